@@ -1,0 +1,155 @@
+"""The plan: what the planner yields and everything else obeys.
+
+One frozen value with the verdict, its reasons and every number derived from the model and the hardware. Volumes, time
+limits, engine arguments and the stack's `plan` export all come from it. A field that was not determined is `None`:
+the planner never fills it with a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Verdict = Literal["fits", "tight", "rejected", "unknown"]
+"""`fits`: even at the worst of the range. `tight`: only at the likely end. `rejected`: it cannot work. `unknown`: the
+facts do not decide it, and a warning or problem says what is missing."""
+
+Range = tuple[float, float]
+"""Two ends of an estimate, in the order that the field's documentation names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reason to reject (or, in an `unknown` plan, what is not known)."""
+
+    code: str
+    """Stable and machine-readable, such as `weights_do_not_fit`."""
+    message: str
+    """What is wrong, with the numbers."""
+    fix: str
+    """What would work instead; each suggestion was itself planned before it was printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warning_:
+    """Something to know about a plan that is deployed all the same."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the model is spread over the GPUs: the sizes of the parallel groups, 1 where a kind is not used."""
+
+    tp: int = 1
+    """Tensor parallel."""
+    pp: int = 1
+    """Pipeline parallel: stages."""
+    dp: int = 1
+    """Data parallel: replicas of the attention layers."""
+    ep: int = 1
+    """Expert parallel: tensor times data parallel when switched on, else 1."""
+    dcp: int = 1
+    """Decode context parallel: ranks of a tensor-parallel group that share the KV cache of a request."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the layout takes."""
+        return self.tp * self.pp * self.dp
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Memory of one GPU of one pipeline stage, in GiB; ranges as in `PerGpu`."""
+
+    layers: int
+    weights_gib: float
+    overhead_gib: Range
+    kv_gib: Range
+    kv_bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class PerGpu:
+    """Memory of the fullest GPU, in GiB (2^30 bytes)."""
+
+    budget_gib: float | None
+    """What the engine may use: the GPU's memory as the framework sees it, times the utilisation."""
+    weights_gib: float | None
+    overhead_gib: Range | None
+    """Activations, graphs, communication and allocator: [likely, worst]."""
+    kv_gib: Range | None
+    """Left for the KV cache: [worst, likely]."""
+    kv_bytes_per_token: int | None
+    """What one token of context costs on this GPU, over the layers that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the pods need from their node, beside GPUs. Not part of the exported plan."""
+
+    shared_memory_bytes: int = 0
+    """Size of the memory-backed `/dev/shm`; 0 where no processes share tensors. It counts in the memory limit."""
+    memory_bytes: int | None = None
+    """Memory that the server's container needs, `/dev/shm` included."""
+    masked_directory: str | None = None
+    """A directory of the engine image over which an empty volume must be mounted (CUDA compatibility libraries that
+    would win over a newer driver)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The verdict on one request, and all that follows from it."""
+
+    verdict: Verdict
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Warning_, ...] = ()
+    layout: Layout = Layout()
+    per_gpu: PerGpu | None = None
+    """`None` where the model is served from host memory."""
+    kv_tokens: tuple[int, int] | None = None
+    """Tokens that the engine would report for its KV cache: [worst, likely]."""
+    max_context: int | None = None
+    """Longest context with the verdict `fits`, in tokens; 0 when there is none."""
+    weights_bytes: int | None = None
+    """Bytes of the checkpoint as staged."""
+    disk_bytes: int | None = None
+    """Bytes that the weights volume needs: the kept revisions and a margin."""
+    download_seconds: float | None = None
+    """Seconds to stage the weights at the stated bandwidth."""
+    load_seconds: float | None = None
+    """Seconds from the server's start to its first answer: reading the weights and starting the engine."""
+    cost_per_hour_usd: float | None = None
+    engine_args: tuple[str, ...] = ()
+    """Arguments derived from the model and the plan. The model's path, its served name, host, port and the ranks of a
+    group are the server's own business and not among them."""
+    engine_env: tuple[tuple[str, str], ...] = ()
+    """Environment derived from the model and the plan, sorted by name."""
+    stages: tuple[StageMemory, ...] = ()
+    """One per pipeline stage, in order. Not part of the exported plan."""
+    host: Host = Host()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values, with the keys that `python -m planner fit --json` documents."""
+        return {
+            "verdict": self.verdict,
+            "problems": [asdict(problem) for problem in self.problems],
+            "warnings": [asdict(warning) for warning in self.warnings],
+            "layout": asdict(self.layout),
+            "per_gpu": None if self.per_gpu is None else _lists(asdict(self.per_gpu)),
+            "kv_tokens": None if self.kv_tokens is None else list(self.kv_tokens),
+            "max_context": self.max_context,
+            "weights_bytes": self.weights_bytes,
+            "disk_bytes": self.disk_bytes,
+            "download_seconds": self.download_seconds,
+            "load_seconds": self.load_seconds,
+            "cost_per_hour_usd": self.cost_per_hour_usd,
+            "engine_args": list(self.engine_args),
+            "engine_env": dict(self.engine_env),
+        }
+
+
+def _lists(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same fields with tuples as lists, as JSON has them."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}

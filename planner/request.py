@@ -1,0 +1,90 @@
+"""The question put to the planner: a model, the hardware and the engine's settings.
+
+Plain values only, so that a stack file, the command line and a test ask in the same way. `None` always means "as the
+engine or the catalogue has it"; nothing here is checked, `planner.fit` names every fault at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Engine = Literal["vllm", "llama.cpp"]
+
+DEFAULT_STAGING_BYTES_PER_SECOND = 250e6
+"""What a 2 Gbit/s line brings: slow on purpose, because deadlines follow from it."""
+
+DEFAULT_READ_BYTES_PER_SECOND = 2e9
+"""From local NVMe into GPUs. A public log of Kimi-K2.6 on 8 B300 loads 595 GB in 4.4 minutes: 2.25 GB/s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRequest:
+    """All inputs of one plan."""
+
+    model: str
+    """Name in the catalogue (`kimi-k2.5`), repository (`moonshotai/Kimi-K2.5`) or a directory with a checkpoint."""
+    weights_bytes: int | None = None
+    """Bytes to stage as a lock file states them; unset: as the catalogue has them."""
+    include: tuple[str, ...] = ()
+    """Patterns of the files that are staged; they choose among the quantisations of a GGUF repository."""
+
+    gpu: str | None = None
+    """GPU as the catalogue names it (`h200`, `NVIDIA-H200`); unset: no GPU, served from host memory by llama.cpp."""
+    nodes: int = 1
+    gpus_per_node: int = 8
+    """GPUs of each node that this model may take."""
+    fabric: str | None = None
+    """Between nodes: `none`, `infiniband` or `efa`; unset: not known."""
+    driver: str | None = None
+    """Version of the NVIDIA driver on the nodes, such as `580.95.05`."""
+    instance_type: str | None = None
+    """AWS instance type of the nodes, for its price and host memory."""
+    usd_per_gpu_hour: float | None = None
+    """What a GPU costs per hour; overrides the table of instance prices."""
+    host_memory_bytes: int | None = None
+    """Memory of a node, or the limit set for the server's container."""
+    shared_memory_bytes: int | None = None
+    """Size set for `/dev/shm`; unset: as the plan derives it."""
+
+    engine: Engine = "vllm"
+    engine_version: str | None = None
+    """Version of the engine's image; unset: the one that the catalogue pins."""
+    tensor_parallel: int | None = None
+    """Unset: the GPUs of a node, or what the other sizes leave."""
+    pipeline_parallel: int | None = None
+    """Unset: the nodes, or what the other sizes leave."""
+    data_parallel: int | None = None
+    expert_parallel: bool = False
+    """Spread experts over tensor and data parallel ranks instead of cutting each of them."""
+    decode_context_parallel: int | None = None
+    max_model_len: int | None = None
+    """Tokens of one request. Unset: the model's own maximum, or what fits if that is less. For llama.cpp: the tokens of
+    all slots together."""
+    max_num_seqs: int | None = None
+    """Requests at a time; for llama.cpp the slots."""
+    max_num_batched_tokens: int | None = None
+    kv_cache_dtype: str | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int | None = None
+    quantization: str | None = None
+    mm_encoder_tp_mode: str | None = None
+    """`data` keeps a whole vision encoder on each tensor-parallel rank, `weights` cuts it."""
+    language_model_only: bool = False
+    """Leave the vision encoder out."""
+    enable_prefix_caching: bool = True
+    expert_offload: bool = False
+    """llama.cpp: keep the experts in host memory."""
+    extra_args: tuple[str, ...] = ()
+    """Further engine arguments, checked against the engine's flags and passed on."""
+    available_kv_gib: float | None = None
+    """Answer with the tokens that fit in this much KV cache per GPU instead of deriving it."""
+
+    keep_revisions: int = 2
+    """Revisions of the weights that the volume must hold."""
+    volume_bytes: int | None = None
+    """Size set for the weights volume; unset: as the plan derives it."""
+    staging_bytes_per_second: float = DEFAULT_STAGING_BYTES_PER_SECOND
+    read_bytes_per_second: float = DEFAULT_READ_BYTES_PER_SECOND
+    startup_seconds: float | None = None
+    """Time limit set for the server's start; unset: as derived from the plan. A shorter one than the load is said."""

@@ -1,0 +1,85 @@
+"""The five time limits of a deployment, all derived from the plan's two durations.
+
+Each limit that encloses another is a little longer, so that the innermost fails first and its reason is the one that is
+seen: the Job's deadline before Pulumi's wait for the Job; the engine's own ready time-out before the startup probe, the
+probe before the Deployment's progress deadline, and that before Pulumi's wait for the Deployment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from planner.plan import Plan
+
+SAFETY_FACTOR = 3.0
+"""A limit is this many times the predicted duration: lines and disks are shared, and a limit that fires on a healthy
+deployment costs a whole load."""
+
+MINIMUM_STAGE_SECONDS = 900
+"""Below this, pulling the stager's image and its start would decide, not the download."""
+
+MINIMUM_GPU_STARTUP_SECONDS = 600
+"""Ten minutes is what a mid-size model took by itself on healthy hardware (github.com/kserve/kserve/issues/5062)."""
+
+MINIMUM_CPU_STARTUP_SECONDS = 120
+
+PROBE_PERIOD_SECONDS = 10
+
+PROBE_GRACE_SECONDS = 60
+"""Between the container's start and the engine's own clock: importing the engine and its libraries."""
+
+POD_START_SECONDS = 900
+"""Scheduling, and pulling an engine image of ten gigabytes or more."""
+
+PULUMI_GRACE_SECONDS = 120
+"""Pulumi waits this much longer than the cluster, so that the cluster's reason is the one reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Seconds; each field names the setting that it is for."""
+
+    stage_deadline_seconds: int
+    """`activeDeadlineSeconds` of the stage Job."""
+    stage_await_seconds: int
+    """Pulumi's time-out for the stage Job."""
+    engine_ready_seconds: int
+    """The engine's own ready time-out, `VLLM_ENGINE_READY_TIMEOUT_S`."""
+    startup_period_seconds: int
+    """`periodSeconds` of the startup probe."""
+    startup_failure_threshold: int
+    """`failureThreshold` of the startup probe."""
+    progress_deadline_seconds: int
+    """`progressDeadlineSeconds` of the Deployment."""
+    server_await_seconds: int
+    """Pulumi's time-out for the server."""
+
+    @property
+    def startup_seconds(self) -> int:
+        """The startup probe's whole budget."""
+        return self.startup_period_seconds * self.startup_failure_threshold
+
+
+def time_limits(plan: Plan, *, verification_seconds: float = 0.0) -> TimeLimits:
+    """The limits that follow from a plan.
+
+    `verification_seconds` is what the init container takes before the engine starts (a full re-hash of the weights).
+    A duration that the plan does not know leaves its limit at the floor.
+    """
+    staging = max(MINIMUM_STAGE_SECONDS, ceil(SAFETY_FACTOR * (plan.download_seconds or 0.0)))
+    on_gpu = plan.per_gpu is not None
+    floor = MINIMUM_GPU_STARTUP_SECONDS if on_gpu else MINIMUM_CPU_STARTUP_SECONDS
+    ready = max(floor, ceil(SAFETY_FACTOR * (plan.load_seconds or 0.0)))
+    threshold = ceil((ready + PROBE_GRACE_SECONDS) / PROBE_PERIOD_SECONDS)
+    verification = ceil(SAFETY_FACTOR * verification_seconds)
+    progress = threshold * PROBE_PERIOD_SECONDS + verification + POD_START_SECONDS
+    return TimeLimits(
+        stage_deadline_seconds=staging,
+        stage_await_seconds=staging + PULUMI_GRACE_SECONDS,
+        engine_ready_seconds=ready,
+        startup_period_seconds=PROBE_PERIOD_SECONDS,
+        startup_failure_threshold=threshold,
+        progress_deadline_seconds=progress,
+        server_await_seconds=progress + PULUMI_GRACE_SECONDS,
+    )
