@@ -1,0 +1,193 @@
+"""The table of repositories, as its file says it: YAML or JSON, checked whole before anything is served.
+
+Refuses unknown keys, files with no or several origins, and names that the hub would refuse.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+CommitId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+_REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class TableError(Exception):
+    """The table cannot be served; the message lists every problem."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Generated(_Entry):
+    """Bytes made on the fly."""
+
+    seed: int
+    """Decides the bytes."""
+    size: ByteSize
+    """Bytes, as a number or with a unit (`4 GiB`)."""
+
+
+class FileEntry(_Entry):
+    """One file: exactly one of `text`, `disk` and `generate`."""
+
+    text: str | None = None
+    """The content itself."""
+    disk: Path | None = None
+    """A file on this machine; a relative path starts at the table's directory."""
+    generate: Generated | None = None
+    """Content made from a seed."""
+    lfs: bool | None = None
+    """Whether the file lies in Git LFS. Unset: by its suffix, or because it is larger than 10 MiB."""
+    sha256: Sha256 | Literal["placeholder"] | None = None
+    """The hash to announce for a file in LFS. Unset: computed at the first start and kept.
+
+    A given hash is not checked. `placeholder` stands for a hash made from path and size alone: for shapes of which
+    only the list is looked at, since their bytes will not match.
+    """
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> "FileEntry":
+        origins = [key for key in ("text", "disk", "generate") if getattr(self, key) is not None]
+        if len(origins) != 1:
+            found = " and ".join(origins) or "none of them"
+            raise ValueError(f"expected exactly one of text, disk and generate, found {found}")
+        if self.sha256 is not None and self.lfs is False:
+            raise ValueError("sha256 is announced for files in LFS only; leave out sha256 or lfs: false")
+        return self
+
+
+class RevisionEntry(_Entry):
+    """One commit of a repository."""
+
+    commit: CommitId | None = None
+    """40 hexadecimal digits. Unset: the id that git would give."""
+    branches: tuple[str, ...] = ()
+    """Branches whose head this commit is."""
+    tags: tuple[str, ...] = ()
+    """Tags on this commit."""
+    files: dict[str, FileEntry] = Field(min_length=1)
+    """Files by their path in the repository."""
+
+    @model_validator(mode="after")
+    def _paths_stay_inside(self) -> "RevisionEntry":
+        wrong = [path for path in self.files if path != str(PurePosixPath(path)) or path.startswith("/")]
+        wrong += [path for path in self.files if ".." in PurePosixPath(path).parts]
+        if wrong:
+            raise ValueError(f"expected paths relative to the repository, found {', '.join(sorted(set(wrong)))}")
+        return self
+
+
+class RepositoryEntry(_Entry):
+    """One model repository."""
+
+    gated: bool = False
+    """Whether its files need a token that lists this repository."""
+    revisions: tuple[RevisionEntry, ...] = Field(min_length=1)
+    """Its commits, in any order; the branch `main` must be the head of one."""
+
+    @model_validator(mode="after")
+    def _references_are_unique(self) -> "RepositoryEntry":
+        names = [name for revision in self.revisions for name in (*revision.branches, *revision.tags)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"each branch or tag names one commit, found twice: {', '.join(twice)}")
+        if not any("main" in revision.branches for revision in self.revisions):
+            raise ValueError("expected one revision with `branches: [main]`")
+        return self
+
+
+class TokenEntry(_Entry):
+    """A bearer token that the hub knows."""
+
+    token: str
+    """What the client sends."""
+    user: str
+    """The name that `whoami` answers."""
+    gated: tuple[str, ...] = ()
+    """The gated repositories that it may read."""
+
+
+class Table(_Entry):
+    """All that a hub serves."""
+
+    repositories: dict[str, RepositoryEntry] = Field(default_factory=dict)
+    """Repositories by `owner/name`."""
+    tokens: tuple[TokenEntry, ...] = ()
+    """The tokens that are valid; any other is refused."""
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> "Table":
+        wrong = [name for name in self.repositories if not _REPOSITORY_NAME.fullmatch(name)]
+        if wrong:
+            raise ValueError(f"expected repositories named owner/name, found {', '.join(wrong)}")
+        gated = {name for name, entry in self.repositories.items() if entry.gated}
+        unknown = sorted({name for token in self.tokens for name in token.gated} - gated)
+        if unknown:
+            raise ValueError(f"tokens may list gated repositories of this table only, found {', '.join(unknown)}")
+        return self
+
+
+def read_table(path: Path) -> Table:
+    """The table in `path`.
+
+    Raises:
+        TableError: the file cannot be read, is neither YAML nor JSON, or says something that cannot be served.
+    """
+    try:
+        said = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise TableError(f"{path}: cannot be read ({error.strerror}); give the table with --repositories") from error
+    except yaml.YAMLError as error:
+        raise TableError(f"{path}: neither YAML nor JSON: {error}") from error
+    try:
+        table = Table.model_validate(said)
+    except ValidationError as error:
+        raise TableError(f"{path}: " + "; ".join(_problems(error))) from error
+    return _with_absolute_paths(table, path.parent)
+
+
+def _problems(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(map(str, problem['loc'])) or 'table'}: {problem['msg']} (found {_short(problem['input'])})"
+        for problem in error.errors()
+    ]
+
+
+def _short(found: object) -> str:
+    text = repr(found)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _with_absolute_paths(table: Table, directory: Path) -> Table:
+    missing = []
+
+    def absolute(entry: FileEntry) -> FileEntry:
+        if entry.disk is None:
+            return entry
+        disk = (directory / entry.disk).absolute()
+        if not disk.is_file():
+            missing.append(str(disk))
+        return entry.model_copy(update={"disk": disk})
+
+    repositories = {
+        name: repository.model_copy(
+            update={
+                "revisions": tuple(
+                    revision.model_copy(
+                        update={"files": {path: absolute(entry) for path, entry in revision.files.items()}}
+                    )
+                    for revision in repository.revisions
+                )
+            }
+        )
+        for name, repository in table.repositories.items()
+    }
+    if missing:
+        raise TableError(f"disk: expected files, found nothing at {', '.join(missing)}")
+    return table.model_copy(update={"repositories": repositories})
