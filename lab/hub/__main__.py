@@ -21,6 +21,9 @@ def main() -> int:
     except TableError as error:
         print(f"lab.hub: {error}", file=sys.stderr)
         return 2
+    if options.wheels is not None and not options.wheels.is_dir():
+        print(f"lab.hub: --wheels {options.wheels}: expected a directory of wheels, found none", file=sys.stderr)
+        return 2
     digests = Digests(options.state_dir)
     hub = Hub(
         repositories=stored_repositories(table, digests),
@@ -32,7 +35,7 @@ def main() -> int:
     try:
         asyncio.run(serve(hub, host=options.host, port=options.port, storage_port=options.storage_port))
     except OSError as error:
-        print(f"lab.hub: --host {options.host} --port {options.port}: cannot listen there: {error}", file=sys.stderr)
+        print(f"lab.hub: --host {options.host}: cannot listen there: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -17,10 +17,6 @@ class FlippedContent:
     def size(self) -> int:
         return self._content.size
 
-    @property
-    def identity(self) -> str:
-        return f"flipped {self._offset} {self._content.identity}"
-
     def pieces(self, start: int, stop: int) -> Iterator[memoryview]:
         position = start
         for piece in self._content.pieces(start, stop):
@@ -44,10 +40,6 @@ class ResizedContent:
     @property
     def size(self) -> int:
         return self._size
-
-    @property
-    def identity(self) -> str:
-        return f"resized {self._size} {self._content.identity}"
 
     def pieces(self, start: int, stop: int) -> Iterator[memoryview]:
         end = self._content.size

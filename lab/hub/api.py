@@ -96,7 +96,10 @@ async def tree(request: web.Request) -> web.Response:
         raise refusals.entry_not_found(revision.commit)
     recursive = request.query.get("recursive", "").lower() in {"true", "1"}
     paths = [path for path in sorted({*revision.folders, *revision.files}) if _is_below(path, folder, recursive)]
-    start = int(request.query.get("cursor", "0"))
+    cursor = request.query.get("cursor", "0")
+    if not cursor.isdecimal():
+        raise refusals.Refusal(400, f"cursor: expected one from a Link header, found {cursor}")
+    start = int(cursor)
     headers = {}
     if start + _PAGE < len(paths):
         following = request.url.update_query(cursor=start + _PAGE)

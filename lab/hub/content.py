@@ -25,12 +25,16 @@ class Content(Protocol):
     def size(self) -> int:
         """Length in bytes."""
 
+    def pieces(self, start: int, stop: int) -> Iterator[memoryview]:
+        """The bytes from `start` up to, not including, `stop`, in pieces of at most `PIECE` bytes."""
+
+
+class StoredContent(Content, Protocol):
+    """A content that the table or a directory gives."""
+
     @property
     def identity(self) -> str:
         """A text that changes when the bytes may have changed; the key under which their hash is kept."""
-
-    def pieces(self, start: int, stop: int) -> Iterator[memoryview]:
-        """The bytes from `start` up to, not including, `stop`, in pieces of at most `PIECE` bytes."""
 
 
 class TextContent:

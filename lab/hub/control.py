@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from lab.hub.faults import FAULT
 from lab.hub.hub import HUB
+from lab.hub.problems import problems
 
 PREFIX = "/lab/"
 
@@ -30,7 +31,7 @@ async def arm_fault(request: web.Request) -> web.Response:
     try:
         fault = FAULT.validate_json(await request.read())
     except ValidationError as error:
-        return web.json_response({"error": _problems(error)}, status=400)
+        return web.json_response({"error": problems(error, whole="fault")}, status=400)
     return web.json_response(request.app[HUB].faults.arm(fault).described(), status=201)
 
 
@@ -49,7 +50,3 @@ async def clear_requests(request: web.Request) -> web.Response:
     """Start counting anew."""
     request.app[HUB].log.clear()
     return web.Response(status=204)
-
-
-def _problems(error: ValidationError) -> list[str]:
-    return [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]

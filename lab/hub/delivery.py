@@ -18,25 +18,30 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 async def deliver(
-    request: web.Request, content: Content, *, etag: str, commit: str | None = None
+    request: web.Request, content: Content, *, etag: str, commit: str | None = None, compressible: bool = False
 ) -> web.StreamResponse:
-    """Answer a GET or HEAD for a file, honouring one range."""
+    """Answer a GET or HEAD for a file, honouring one range.
+
+    A compressible file is sent with gzip and without its length to whoever accepts that and asks for no range, as the
+    hub's content network does.
+    """
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
     if commit is not None:
         headers["X-Repo-Commit"] = commit
     if request.method == "GET":
         content = _resized(request, content)
     try:
-        asked = requested_range(request.headers, size=content.size, etag=etag)
+        asked = _asked_range(request, content, etag)
     except NotSatisfiableError:
         return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{content.size}"})
-    if asked is not None and request.method == "GET" and request.app[HUB].faults.take(IgnoreRange, request):
-        asked = None
     start, stop = asked or (0, content.size)
-    if asked is not None:
-        headers["Content-Range"] = f"bytes {start}-{stop - 1}/{content.size}"
-    response = web.StreamResponse(status=200 if asked is None else 206, headers=headers)
+    response = web.StreamResponse(status=206 if asked else 200, headers=headers)
     response.content_length = stop - start
+    if asked:
+        response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{content.size}"
+    elif compressible and "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.headers["ETag"] = f"W/{etag}"
+        response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
     if request.method == "GET":
         await _send(request, response, content, start, stop)
@@ -61,6 +66,12 @@ def close(request: web.BaseRequest) -> None:
 def _resized(request: web.Request, content: Content) -> Content:
     fault = request.app[HUB].faults.take(Length, request)
     return content if fault is None else ResizedContent(content, fault.by)
+
+
+def _asked_range(request: web.Request, content: Content, etag: str) -> tuple[int, int] | None:
+    asked = requested_range(request.headers, size=content.size, etag=etag)
+    ignored = asked and request.method == "GET" and request.app[HUB].faults.take(IgnoreRange, request)
+    return None if ignored else asked
 
 
 async def _send(request: web.Request, response: web.StreamResponse, content: Content, start: int, stop: int) -> None:

@@ -5,9 +5,13 @@ hashes live as long as the process.
 """
 
 import hashlib
+import sys
 from pathlib import Path
 
-from lab.hub.content import Content, whole
+from lab.hub.content import StoredContent, whole
+
+_WORTH_A_WORD = 1 << 30
+"""Bytes of which the hash takes long enough that a person would wonder."""
 
 
 class Digests:
@@ -19,7 +23,7 @@ class Digests:
         if state_dir is not None:
             state_dir.mkdir(parents=True, exist_ok=True)
 
-    def sha256(self, content: Content) -> str:
+    def sha256(self, content: StoredContent) -> str:
         """The SHA-256 of `content` in hexadecimal; the first call for it reads all its bytes."""
         identity = content.identity
         if identity not in self._known:
@@ -30,7 +34,9 @@ class Digests:
         file = self._file(identity)
         return file.read_text().strip() if file is not None and file.exists() else None
 
-    def _compute(self, content: Content) -> str:
+    def _compute(self, content: StoredContent) -> str:
+        if content.size > _WORTH_A_WORD:
+            print(f"hashing {content.size / 1e9:.1f} GB once ({content.identity})", file=sys.stderr, flush=True)
         digest = hashlib.sha256()
         for piece in whole(content):
             digest.update(piece)

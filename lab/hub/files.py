@@ -55,7 +55,7 @@ async def resolve(request: web.Request) -> web.Response:
 async def small_file(request: web.Request) -> web.StreamResponse:
     """A file outside LFS."""
     commit, file = _permitted_file(request)
-    return await deliver(request, file.content, etag=file.etag, commit=commit)
+    return await deliver(request, file.content, etag=file.etag, commit=commit, compressible=True)
 
 
 async def large_file(request: web.Request) -> web.StreamResponse:

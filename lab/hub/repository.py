@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.hub.content import Content, DiskContent, GeneratedContent, TextContent, whole
+from lab.hub.content import DiskContent, GeneratedContent, StoredContent, TextContent, whole
 from lab.hub.digests import Digests
 from lab.hub.git_objects import blob_id, commit_id, lfs_pointer, tree_ids
 from lab.hub.table import FileEntry, RepositoryEntry, RevisionEntry, Table
@@ -19,7 +19,7 @@ class StoredFile:
     """A file at one revision."""
 
     path: str
-    content: Content
+    content: StoredContent
     blob_id: str
     """Git's id: of the content, or of the pointer to LFS."""
     sha256: str | None
@@ -96,7 +96,7 @@ def _file(path: str, entry: FileEntry, digests: Digests) -> StoredFile:
     return StoredFile(path, content, blob_id([pointer], len(pointer)), sha256)
 
 
-def _content(entry: FileEntry) -> Content:
+def _content(entry: FileEntry) -> StoredContent:
     if entry.generate is not None:
         return GeneratedContent(entry.generate.seed, entry.generate.size)
     if entry.disk is not None:
@@ -104,13 +104,13 @@ def _content(entry: FileEntry) -> Content:
     return TextContent(entry.text or "")
 
 
-def _in_lfs(path: str, entry: FileEntry, content: Content) -> bool:
+def _in_lfs(path: str, entry: FileEntry, content: StoredContent) -> bool:
     if entry.lfs is not None:
         return entry.lfs
     return entry.sha256 is not None or content.size > _LFS_ABOVE or PurePosixPath(path).suffix.lower() in _LFS_SUFFIXES
 
 
-def _announced_sha256(path: str, entry: FileEntry, content: Content, digests: Digests) -> str:
+def _announced_sha256(path: str, entry: FileEntry, content: StoredContent, digests: Digests) -> str:
     if entry.sha256 == "placeholder":
         return hashlib.sha256(f"placeholder {path} {content.size}".encode()).hexdigest()
     return entry.sha256 or digests.sha256(content)

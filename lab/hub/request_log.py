@@ -13,7 +13,7 @@ class PathLog:
     bytes: int = 0
     """Bytes of files that left the process, without headers, pages and JSON."""
     answers: Counter[str] = field(default_factory=Counter)
-    """Number of answers by method and status, such as `GET 206`; a reset connection has the status 0."""
+    """Number of answers by method and status, such as `GET 206`; 0 where the connection broke."""
 
 
 class RequestLog:

@@ -34,7 +34,7 @@ class SignedUrls:
         expires, serial = query.get("Expires", ""), query.get("Serial", "")
         signature = query.get("Signature", "")
         return (
-            hmac.compare_digest(signature, self._signature(path, expires, serial))
+            hmac.compare_digest(signature.encode(), self._signature(path, expires, serial).encode())
             and signature not in self._revoked
             and time.time() < float(expires)
         )

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ByteSize, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from lab.hub.problems import problems
+
 CommitId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -76,10 +78,12 @@ class RevisionEntry(_Entry):
 
     @model_validator(mode="after")
     def _paths_stay_inside(self) -> "RevisionEntry":
-        wrong = [path for path in self.files if path != str(PurePosixPath(path)) or path.startswith("/")]
-        wrong += [path for path in self.files if ".." in PurePosixPath(path).parts]
+        wrong = [path for path in self.files if not _is_inside(path)]
         if wrong:
-            raise ValueError(f"expected paths relative to the repository, found {', '.join(sorted(set(wrong)))}")
+            raise ValueError(f"expected paths relative to the repository, found {', '.join(wrong)}")
+        folders = {str(folder) for path in self.files for folder in PurePosixPath(path).parents}
+        if both := sorted(folders & self.files.keys()):
+            raise ValueError(f"expected each path to be a file or a folder, found both: {', '.join(both)}")
         return self
 
 
@@ -148,20 +152,13 @@ def read_table(path: Path) -> Table:
     try:
         table = Table.model_validate(said)
     except ValidationError as error:
-        raise TableError(f"{path}: " + "; ".join(_problems(error))) from error
+        raise TableError(f"{path}: " + "; ".join(problems(error, whole="table"))) from error
     return _with_absolute_paths(table, path.parent)
 
 
-def _problems(error: ValidationError) -> list[str]:
-    return [
-        f"{'.'.join(map(str, problem['loc'])) or 'table'}: {problem['msg']} (found {_short(problem['input'])})"
-        for problem in error.errors()
-    ]
-
-
-def _short(found: object) -> str:
-    text = repr(found)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _is_inside(path: str) -> bool:
+    pure = PurePosixPath(path)
+    return path == str(pure) and path != "." and not pure.is_absolute() and ".." not in pure.parts
 
 
 def _with_absolute_paths(table: Table, directory: Path) -> Table:
