@@ -17,27 +17,25 @@ def main() -> int:
     """Serve what the command line names; the exit status is 2 if that cannot be served."""
     options = _parser().parse_args()
     try:
-        table = read_table(options.repositories)
-    except TableError as error:
+        asyncio.run(serve(_hub(options), host=options.host, port=options.port, storage_port=options.storage_port))
+    except (TableError, OSError) as error:
         print(f"lab.hub: {error}", file=sys.stderr)
         return 2
+    return 0
+
+
+def _hub(options: argparse.Namespace) -> Hub:
     if options.wheels is not None and not options.wheels.is_dir():
-        print(f"lab.hub: --wheels {options.wheels}: expected a directory of wheels, found none", file=sys.stderr)
-        return 2
+        raise NotADirectoryError(f"--wheels {options.wheels}: expected a directory of wheels, found none")
+    table = read_table(options.repositories)
     digests = Digests(options.state_dir)
-    hub = Hub(
+    return Hub(
         repositories=stored_repositories(table, digests),
         tokens={entry.token: entry for entry in table.tokens},
         digests=digests,
         signed_urls=SignedUrls(options.url_lifetime),
         wheels=options.wheels,
     )
-    try:
-        asyncio.run(serve(hub, host=options.host, port=options.port, storage_port=options.storage_port))
-    except OSError as error:
-        print(f"lab.hub: --host {options.host}: cannot listen there: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

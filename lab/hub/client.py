@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,9 +122,8 @@ def running_hub(
             ) as process,
         ):
             try:
-                client = _started(process, said)
-                yield client
-                client.close()
+                with closing(_started(process, said)) as client:
+                    yield client
             finally:
                 process.terminate()
 

@@ -5,15 +5,28 @@ Refuses unknown keys, files with no or several origins, and names that the hub w
 
 import re
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ByteSize, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from lab.hub.problems import problems
 
 CommitId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64}|placeholder)$")]
+
+_DIRECTORY = "directory"
+"""Key of the validation context: where relative paths start."""
 
 _REPOSITORY_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -46,12 +59,22 @@ class FileEntry(_Entry):
     """Content made from a seed."""
     lfs: bool | None = None
     """Whether the file lies in Git LFS. Unset: by its suffix, or because it is larger than 10 MiB."""
-    sha256: Sha256 | Literal["placeholder"] | None = None
+    sha256: Sha256 | None = None
     """The hash to announce for a file in LFS. Unset: computed at the first start and kept.
 
     A given hash is not checked. `placeholder` stands for a hash made from path and size alone: for shapes of which
     only the list is looked at, since their bytes will not match.
     """
+
+    @field_validator("disk")
+    @classmethod
+    def _is_a_file(cls, disk: Path | None, info: ValidationInfo) -> Path | None:
+        if disk is None:
+            return None
+        absolute: Path = (info.context or {}).get(_DIRECTORY, Path.cwd()) / disk
+        if not absolute.is_file():
+            raise ValueError(f"expected a file, found none at {absolute}")
+        return absolute
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> "FileEntry":
@@ -73,11 +96,13 @@ class RevisionEntry(_Entry):
     """Branches whose head this commit is."""
     tags: tuple[str, ...] = ()
     """Tags on this commit."""
-    files: dict[str, FileEntry] = Field(min_length=1)
+    files: dict[str, FileEntry]
     """Files by their path in the repository."""
 
     @model_validator(mode="after")
-    def _paths_stay_inside(self) -> "RevisionEntry":
+    def _paths_make_a_tree(self) -> "RevisionEntry":
+        if not self.files:
+            raise ValueError("expected at least one file")
         wrong = [path for path in self.files if not _is_inside(path)]
         if wrong:
             raise ValueError(f"expected paths relative to the repository, found {', '.join(wrong)}")
@@ -92,7 +117,7 @@ class RepositoryEntry(_Entry):
 
     gated: bool = False
     """Whether its files need a token that lists this repository."""
-    revisions: tuple[RevisionEntry, ...] = Field(min_length=1)
+    revisions: tuple[RevisionEntry, ...]
     """Its commits, in any order; the branch `main` must be the head of one."""
 
     @model_validator(mode="after")
@@ -150,41 +175,11 @@ def read_table(path: Path) -> Table:
     except yaml.YAMLError as error:
         raise TableError(f"{path}: neither YAML nor JSON: {error}") from error
     try:
-        table = Table.model_validate(said)
+        return Table.model_validate(said, context={_DIRECTORY: path.parent.absolute()})
     except ValidationError as error:
         raise TableError(f"{path}: " + "; ".join(problems(error, whole="table"))) from error
-    return _with_absolute_paths(table, path.parent)
 
 
 def _is_inside(path: str) -> bool:
     pure = PurePosixPath(path)
     return path == str(pure) and path != "." and not pure.is_absolute() and ".." not in pure.parts
-
-
-def _with_absolute_paths(table: Table, directory: Path) -> Table:
-    missing = []
-
-    def absolute(entry: FileEntry) -> FileEntry:
-        if entry.disk is None:
-            return entry
-        disk = (directory / entry.disk).absolute()
-        if not disk.is_file():
-            missing.append(str(disk))
-        return entry.model_copy(update={"disk": disk})
-
-    repositories = {
-        name: repository.model_copy(
-            update={
-                "revisions": tuple(
-                    revision.model_copy(
-                        update={"files": {path: absolute(entry) for path, entry in revision.files.items()}}
-                    )
-                    for revision in repository.revisions
-                )
-            }
-        )
-        for name, repository in table.repositories.items()
-    }
-    if missing:
-        raise TableError(f"disk: expected files, found nothing at {', '.join(missing)}")
-    return table.model_copy(update={"repositories": repositories})
