@@ -84,9 +84,9 @@ class Checkpoint:
     repository: str
     format: str
     """`bf16`, `fp8`, `nvfp4`, `int4`, `mxfp4` or `gguf`."""
-    staged_bytes: int | None
-    """Bytes of its files. `None`: not known."""
-    staged_bytes_source: str
+    staged_bytes: int | None = None
+    """Bytes of its files as published. `None`: only what the tensors add up to is known."""
+    staged_bytes_source: str | None = None
     quantization_config: Fields | None = None
     kv_cache_dtype: str | None = None
     """What the recipe gives this checkpoint's KV cache."""
@@ -202,6 +202,18 @@ def engine_flags(engine: str) -> Fields:
 
 
 @cache
+def overheads() -> Fields:
+    """Constants of vLLM's memory beside weights and KV cache."""
+    return _read("overheads.json")
+
+
+@cache
+def ground_truth() -> Fields:
+    """What public start-up logs print: `logs`, and memory `profiles` of many small models."""
+    return _read("ground_truth.json")
+
+
+@cache
 def _read(name: str) -> Fields:
     return _load(DATA / name)
 
@@ -254,8 +266,8 @@ def _checkpoint(entry: Fields) -> Checkpoint:
         name=entry["name"],
         repository=entry["repository"],
         format=entry["format"],
-        staged_bytes=entry["staged_bytes"],
-        staged_bytes_source=entry["staged_bytes_source"],
+        staged_bytes=entry.get("staged_bytes"),
+        staged_bytes_source=entry.get("staged_bytes_source"),
         quantization_config=entry.get("quantization_config"),
         kv_cache_dtype=entry.get("kv_cache_dtype"),
         env=_pairs(entry),

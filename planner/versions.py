@@ -1,0 +1,27 @@
+"""Engine versions that can be compared, such as `0.19.1rc`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A release: major, minor and patch; what follows (`rc1`, `.post1`) does not matter here."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The version in `0.33.0`, `v0.33` or `0.19.1rc`. Raises ValueError for anything else."""
+        match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a version: expected numbers such as 0.33.0")
+        return cls(*(int(part or 0) for part in match.groups()))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
