@@ -1,0 +1,68 @@
+"""The Pulumi engine: the one on PATH, or the one built here, and the environment in which it speaks to the lab."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.cache import ensure
+from lab.control_plane import kubectl
+from lab.images import ENGINE_IMAGE, PYTHON_IMAGE
+from lab.pieces import PROVIDER_PIECE, PROVIDER_VERSION, PULUMI_PIECE
+from lab.processes import run
+from lab.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
+from lab.site import CHECKOUT, Site
+
+
+def own_pulumi() -> Path | None:
+    """A usable `pulumi` on PATH: one that answers and has its Python language host beside it."""
+    found = shutil.which("pulumi")
+    if not found or not (Path(found).resolve().parent / "pulumi-language-python").exists():
+        return None
+    answer = subprocess.run([found, "version"], capture_output=True, check=False)
+    return Path(found) if answer.returncode == 0 else None
+
+
+def programs(site: Site) -> Path:
+    """The lab's own bin directory, to be put first on PATH."""
+    return site.directory / "bin"
+
+
+def install(site: Site) -> None:
+    """Fills the bin directory and puts the Kubernetes provider where the engine looks for it."""
+    directory = programs(site)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "kubectl").symlink_to(kubectl())
+    if own_pulumi():
+        return
+    piece = ensure(PULUMI_PIECE)
+    for name in ("pulumi", "pulumi-language-python-exec"):
+        (directory / name).symlink_to(piece / name)
+    host = directory / "pulumi-language-python"
+    host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
+    host.chmod(0o755)
+    provider = ensure(PROVIDER_PIECE) / "pulumi-resource-kubernetes"
+    plugin = (directory / "pulumi", "plugin", "install", "resource", "kubernetes", f"v{PROVIDER_VERSION}")
+    run(*plugin, "--file", provider, environment=settings(site))
+
+
+def settings(site: Site) -> dict[str, str]:
+    """The environment for `pulumi` and for heavylift: backend, passphrase, cluster, images and hub of this lab."""
+    return {
+        "PATH": f"{programs(site)}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        "PULUMI_HOME": str(site.directory / "pulumi-home"),
+        "PULUMI_BACKEND_URL": f"file://{site.directory}/pulumi-state",
+        "PULUMI_CONFIG_PASSPHRASE": "lab",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "KUBECONFIG": str(site.kubeconfig),
+        "HEAVYLIFT_KUBECONFIG": str(site.kubeconfig),
+        "HEAVYLIFT_KUBE_CONTEXT": "lab",
+        "HEAVYLIFT_STAGE_IMAGE": PYTHON_IMAGE,
+        "HEAVYLIFT_ENGINE_IMAGE": ENGINE_IMAGE,
+        "HF_ENDPOINT": site.url("hub"),
+        "HEAVYLIFT_LAB_S3_ENDPOINT": site.url("s3"),
+        "AWS_ACCESS_KEY_ID": S3_ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": S3_SECRET_KEY,
+        "AWS_REGION": S3_REGION,
+    }

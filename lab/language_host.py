@@ -1,0 +1,171 @@
+"""A Python language host for the Pulumi engine: it runs programs and policy packs with the SDK's own runners.
+
+The official host is not offered as a module. The engine starts this one as `pulumi-language-python ADDRESS`, reads a
+port from its output and calls it over gRPC; the service's stubs are those of the `pulumi` package.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+from importlib.metadata import distributions
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Any
+
+import grpc
+from google.protobuf.empty_pb2 import Empty
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+# The runner's own code for "the message was shown already".
+SHOWN_TO_USER = 32
+RUNNERS = {"analyzer": "pulumi.policy", "resource": "pulumi.run.plugin"}
+
+
+def interpreter(info: Any) -> str:
+    """The Python of the virtual environment that the project names, where it is there; else this one."""
+    options = dict(info.options.items()) if info.HasField("options") else {}
+    candidate = Path(info.root_directory, str(options.get("virtualenv") or ".venv"), "bin/python")
+    return str(candidate) if candidate.exists() else sys.executable
+
+
+def pulumi_packages() -> Iterator[Any]:
+    """The providers that the installed SDK packages speak to, as each says in its `pulumi-plugin.json`."""
+    for distribution in distributions():
+        for file in distribution.files or ():
+            if file.name != "pulumi-plugin.json":
+                continue
+            about = json.loads(Path(str(distribution.locate_file(file))).read_text())
+            if about.get("resource"):
+                version = about.get("version") or distribution.version
+                yield plugin_pb2.PackageDependency(name=about["name"], kind="resource", version=f"v{version}")
+
+
+class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
+    """The calls that an engine makes for a program or policy pack in Python."""
+
+    def __init__(self, engine_address: str) -> None:
+        self._engine_address = engine_address
+        self._processes: set[subprocess.Popen[bytes]] = set()
+
+    def Handshake(self, request: Any, _context: Any) -> Any:
+        """Takes the engine's address, where it comes this way."""
+        self._engine_address = request.engine_address or self._engine_address
+        return language_pb2.LanguageHandshakeResponse()
+
+    def GetPluginInfo(self, _request: Any, _context: Any) -> Any:
+        """This host's version."""
+        return plugin_pb2.PluginInfo(version="0.1.0")
+
+    def GetRequiredPackages(self, _request: Any, _context: Any) -> Any:
+        """The providers the program can use."""
+        return language_pb2.GetRequiredPackagesResponse(packages=list(pulumi_packages()))
+
+    def GetProgramDependencies(self, _request: Any, _context: Any) -> Any:
+        """What is installed beside the program."""
+        found = [language_pb2.DependencyInfo(name=each.name, version=each.version) for each in distributions()]
+        return language_pb2.GetProgramDependenciesResponse(dependencies=found)
+
+    def About(self, request: Any, _context: Any) -> Any:
+        """Which Python that is."""
+        return language_pb2.AboutResponse(executable=interpreter(request.info), version=sys.version.split()[0])
+
+    def InstallDependencies(self, _request: Any, _context: Any) -> Iterator[Any]:
+        """Nothing: `make` has set up the virtual environment."""
+        yield language_pb2.InstallDependenciesResponse(stdout=b"heavylift lab: dependencies are installed by make\n")
+
+    def RuntimeOptionsPrompts(self, _request: Any, _context: Any) -> Any:
+        """No questions for `pulumi new`."""
+        return language_pb2.RuntimeOptionsResponse()
+
+    def Cancel(self, _request: Any, _context: Any) -> Empty:
+        """Ends what is running."""
+        for process in list(self._processes):
+            process.terminate()
+        return Empty()
+
+    def Run(self, request: Any, _context: Any) -> Any:
+        """Runs a program to its end with the runner that belongs to the SDK."""
+        runner = shutil.which("pulumi-language-python-exec")
+        if runner is None:
+            return language_pb2.RunResponse(error="pulumi-language-python-exec is not on PATH")
+        arguments = {
+            "monitor": request.monitor_address,
+            "engine": self._engine_address,
+            "project": request.project,
+            "stack": request.stack,
+            "pwd": request.pwd,
+            "dry_run": str(request.dryRun).lower(),
+            "parallel": str(request.parallel),
+            "organization": request.organization,
+            "root_directory": request.info.root_directory,
+        }
+        words = [word for name, value in arguments.items() if value for word in (f"--{name}", value)]
+        environment = {
+            "PULUMI_CONFIG": json.dumps(dict(request.config)),
+            "PULUMI_CONFIG_SECRET_KEYS": json.dumps(list(request.configSecretKeys)),
+        }
+        program = request.program or request.info.entry_point or "."
+        command = [interpreter(request.info), "-u", runner, *words, program, *request.args]
+        process = self._start(command, cwd=request.pwd, environment=environment)
+        status = process.wait()
+        self._processes.discard(process)
+        if status == SHOWN_TO_USER:
+            return language_pb2.RunResponse(bail=True)
+        return language_pb2.RunResponse(error=f"the program ended with exit status {status}" if status else "")
+
+    def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
+        """Runs a policy pack or provider, handing on what it prints until the engine hangs up."""
+        python = interpreter(request.info)
+        program = str(Path(request.info.program_directory, request.info.entry_point or "."))
+        command = [python, "-u", "-m", RUNNERS.get(request.kind, RUNNERS["resource"]), *request.args, program]
+        environment = dict(entry.split("=", 1) for entry in request.env)
+        process = self._start(command, cwd=request.pwd, environment=environment, capture=True)
+        context.add_callback(process.terminate)
+        messages: SimpleQueue[Any] = SimpleQueue()
+
+        def hand_on(stream: IO[bytes], message: Callable[[bytes], Any]) -> None:
+            while chunk := os.read(stream.fileno(), 65536):
+                messages.put(message(chunk))
+            messages.put(None)
+
+        as_output = lambda chunk: language_pb2.RunPluginResponse(stdout=chunk)  # noqa: E731
+        as_error = lambda chunk: language_pb2.RunPluginResponse(stderr=chunk)  # noqa: E731
+        for stream, message in ((process.stdout, as_output), (process.stderr, as_error)):
+            threading.Thread(target=hand_on, args=(stream, message), daemon=True).start()
+        for _ in range(2):
+            yield from iter(messages.get, None)
+        self._processes.discard(process)
+        yield language_pb2.RunPluginResponse(exitcode=process.wait())
+
+    def _start(
+        self, command: list[str], *, cwd: str, environment: Mapping[str, str], capture: bool = False
+    ) -> "subprocess.Popen[bytes]":
+        pipe = subprocess.PIPE if capture else None
+        process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **environment}, stdout=pipe, stderr=pipe)
+        self._processes.add(process)
+        return process
+
+
+def main() -> None:
+    """Serves until the engine, which started it, tells it to stop."""
+    addresses = [word for word in sys.argv[1:] if not word.startswith("-")]
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
+    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(LanguageHost(addresses[0] if addresses else ""), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(port, flush=True)
+    stop = threading.Event()
+    for received in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(received, lambda *_: stop.set())
+    stop.wait()
+    server.stop(grace=None)
+
+
+if __name__ == "__main__":
+    main()

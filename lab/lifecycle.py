@@ -1,0 +1,244 @@
+"""Takes a lab up and down: what must be there, what is built, what is started, and what is left behind (nothing)."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from lab import cluster, control_plane, engine, images, wheels
+from lab.cache import Piece, ensure, lock
+from lab.debian import TOOLS_PIECE
+from lab.errors import LabError
+from lab.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
+from lab.processes import run
+from lab.servers import wheels_directory
+from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
+
+START_SECONDS = 180
+STAGER_REQUIREMENTS = CHECKOUT / "stager/requirements.txt"
+WITHOUT_ROOT = (
+    "without root: the control plane, LeaderWorkerSet, simulated nodes, hub and S3 server run; "
+    "left out: real nodes, so no container runs, no Service answers, and cluster DNS"
+)
+
+
+def say(text: str) -> None:
+    """A line for the person who waits."""
+    print(f"lab: {text}", file=sys.stderr, flush=True)
+
+
+def check_prerequisites(*, root: bool) -> None:
+    """Raises one LabError that names everything missing, before anything is built."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise LabError(f"the lab needs Linux on x86_64, this is {platform.system()} on {platform.machine()}")
+    needed = {"unshare": "util-linux", "tar": "tar"}
+    if root:
+        needed |= {
+            "ip": "iproute2",
+            "mount": "mount",
+            "nsenter": "util-linux",
+            "apt-get": "apt (Debian or Ubuntu)",
+            "dpkg-deb": "dpkg (Debian or Ubuntu)",
+        }
+    missing = [f"{program} (package {package})" for program, package in needed.items() if not shutil.which(program)]
+    if root and "overlay" not in Path("/proc/filesystems").read_text():
+        missing.append("the kernel's overlay file system (modprobe overlay)")
+    if missing:
+        raise LabError(f"missing: {', '.join(missing)}")
+
+
+def pieces(*, root: bool) -> list[Piece]:
+    """Everything that `up` needs, in the order in which it is made."""
+    needed: list[Piece] = [*CONTROL_PLANE, *SERVERS, images.MODEL]
+    if not engine.own_pulumi():
+        needed = [*ENGINE, *needed]
+    if root:
+        needed += [*REAL_NODE, TOOLS_PIECE, *images.IMAGES]
+    return needed
+
+
+def choose_subnet() -> int:
+    """The first n from 64 on whose 10.n.0.0/16 no route of this machine touches."""
+    routes = run("ip", "-4", "route")
+    for candidate in range(64, 128):
+        if f"10.{candidate}." not in routes:
+            return candidate
+    raise LabError(
+        "every network from 10.64.0.0/16 to 10.127.0.0/16 is taken: `python -m lab down --all` frees those of labs"
+    )
+
+
+def lay_out_hub(site: Site) -> None:
+    """Puts the hub's table and the real model where the hub looks for them."""
+    shutil.copy(CHECKOUT / "lab/repositories.yaml", site.directory)
+    (site.directory / images.MODEL_FILE).symlink_to(ensure(images.MODEL) / images.MODEL_FILE)
+
+
+def stager_wheels() -> Piece:
+    """The wheels that the stager's requirements lock, for the Python of the lab's image."""
+    return Piece(
+        "wheels",
+        (STAGER_REQUIREMENTS, str(images.PYTHON.path)),
+        lambda workspace, _progress: wheels.download(STAGER_REQUIREMENTS, workspace, *images.wheels_for_image()),
+        "about 20 s",
+    )
+
+
+class Lab:
+    """The lab of one checkout."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or directory_of(CHECKOUT)
+
+    @property
+    def site(self) -> Site:
+        """The running lab; LabError where there is none."""
+        site = load(self.directory)
+        if site is None or not site.running:
+            raise LabError("no lab is up: run `make lab` or `python -m lab up` first")
+        return site
+
+    @property
+    def up(self) -> bool:
+        """Whether it is running and was taken up to the end."""
+        site = load(self.directory)
+        return bool(site and site.running and (site.directory / "ready").exists())
+
+    @property
+    def real_nodes(self) -> int:
+        """How many nodes that run containers have been started."""
+        return len(list((self.directory / "nodes").glob("real-*")))
+
+    def start(self) -> Site:
+        """Takes the lab up, building first what is not in the cache; one that is up is left as it is."""
+        root = os.geteuid() == 0
+        check_prerequisites(root=root)
+        for piece in pieces(root=root):
+            ensure(piece)
+        with lock(self.directory.with_suffix(".lock")):
+            return self.site if self.up else self._start(root=root)
+
+    def _start(self, *, root: bool) -> Site:
+        started = time.monotonic()
+        self.stop()
+        self.directory.mkdir(parents=True)
+        subnet = choose_subnet() if root else None
+        site = Site(self.directory, CHECKOUT, subnet, PORTS if root else free_ports())
+        site.logs.mkdir()
+        control_plane.write_credentials(site)
+        lay_out_hub(site)
+        if root and STAGER_REQUIREMENTS.exists():
+            wheels_directory(site).symlink_to(ensure(stager_wheels()))
+        else:
+            wheels_directory(site).mkdir()
+        engine.install(site)
+        (self.directory / "pulumi-state").mkdir()
+        site = self._hold(site)
+        self._wait_until_ready(site)
+        if site.isolated:
+            self.add_real_node()
+        else:
+            say(WITHOUT_ROOT)
+        say(f"up in {time.monotonic() - started:.0f} s")
+        return site
+
+    def _hold(self, site: Site) -> Site:
+        """Starts the one process that holds the lab, and hands it the host's link."""
+        site.save()
+        command = [sys.executable, "-m", "lab.inside", str(site.directory)]
+        if site.isolated:
+            namespaces = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+            command = ["unshare", *namespaces, *command]
+        with (site.logs / "lab.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        site = replace(site, pid=process.pid)
+        site.save()
+        if site.isolated:
+            link_host(site, first_child(process.pid))
+        return site
+
+    def _wait_until_ready(self, site: Site) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not (site.directory / "ready").exists():
+            if not site.running or time.monotonic() > deadline:
+                tail = (site.logs / "lab.log").read_text()[-2000:]
+                raise LabError(f"the control plane did not start; see {site.logs}\n{tail}")
+            time.sleep(0.1)
+
+    def add_real_node(self) -> str:
+        """Starts the next node that runs containers and returns its name when it is Ready."""
+        site = self.site
+        if not site.isolated:
+            raise LabError("a real node needs root")
+        index = self.real_nodes
+        if index >= control_plane.MOST_REAL_NODES:
+            raise LabError(f"at most {control_plane.MOST_REAL_NODES} real nodes")
+        inside = ("nsenter", f"--target={first_child(site.pid)}", "--net", "--mount", "--pid", f"--wd={CHECKOUT}")
+        run(*inside, sys.executable, "-m", "lab.real_node", site.directory, str(index))
+        name = f"real-{index}"
+        api = cluster.core(site)
+        ready = f"node {name} did not become Ready (logs in {site.logs})"
+        cluster.wait_until(lambda: cluster.is_ready(cluster.node(api, name)), START_SECONDS, ready)
+        return name
+
+    def stop(self) -> bool:
+        """Takes the lab down and removes all it left; returns whether there was one."""
+        site = load(self.directory)
+        if site is None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            return False
+        site.stop()
+        deadline = time.monotonic() + 30
+        while site.running or Path(f"/sys/class/net/{site.link}").exists():
+            if time.monotonic() > deadline:
+                raise LabError(f"process {site.pid} or link {site.link} of the lab does not go away")
+            time.sleep(0.05)
+        remove_cgroups(site)
+        shutil.rmtree(self.directory)
+        return True
+
+
+def every_lab() -> list[Path]:
+    """The directories of all labs of this user, of other checkouts too."""
+    return sorted(path for path in LABS.glob("*") if path.is_dir())
+
+
+def first_child(pid: int) -> int:
+    """The process that unshare started, PID 1 of the lab."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(200):
+        found = children.read_text().split()
+        if found:
+            return int(found[0])
+        time.sleep(0.02)
+    raise LabError("unshare started nothing: is the kernel short of namespaces?")
+
+
+def link_host(site: Site, pid: int) -> None:
+    """Makes the one link between host and lab, and the one route to its nodes, pods and Services."""
+    commands = (
+        f"ip link add {site.link} type veth peer name uplink netns {pid}",
+        f"ip address add {site.host_address}/24 dev {site.link}",
+        f"ip link set {site.link} up",
+        f"ip route add 10.{site.subnet}.0.0/16 via {site.address}",
+    )
+    for command in commands:
+        run(*command.split())
+
+
+def remove_cgroups(site: Site) -> None:
+    """Removes the empty control groups of the lab's nodes: the one thing that outlives its processes."""
+    for group in Path("/sys/fs/cgroup").glob(f"**/heavylift-{site.subnet}-*"):
+        for directory, _, _ in os.walk(group, topdown=False):
+            Path(directory).rmdir()

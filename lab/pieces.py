@@ -1,0 +1,99 @@
+"""The table of everything the lab builds, each from a pin in `lab/pins/`.
+
+Expectations are for a cold module and build cache on two cores; warm, most of them take seconds.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from lab.cache import Piece, Progress, ensure
+from lab.golang import GoModule
+from lab.processes import run
+
+PULUMI = GoModule("pulumi", {"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"}, "about 5 min")
+PROVIDER_VERSION = "4.25.0"
+PROVIDER = GoModule(
+    "kubernetes-provider",
+    {"pulumi-resource-kubernetes": "."},
+    "about 7 min",
+    f"-X github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version.Version={PROVIDER_VERSION}",
+    sources=("main.go",),
+)
+KUBERNETES_PROGRAMS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+    "kubelet",
+    "kubectl",
+)
+KUBERNETES = GoModule(
+    "kubernetes",
+    {program: f"k8s.io/kubernetes/cmd/{program}" for program in KUBERNETES_PROGRAMS},
+    "about 5 min",
+    "-X k8s.io/component-base/version.gitVersion={version}",
+    "k8s.io/kubernetes",
+)
+ETCD = GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, "about 1 min")
+COREDNS = GoModule("coredns", {"coredns": "github.com/coredns/coredns"}, "about 2 min")
+KWOK = GoModule("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, "about 1 min")
+LEADER_WORKER_SET = GoModule("lws", {"lws": "sigs.k8s.io/lws/cmd"}, "about 1 min")
+VERSITYGW = GoModule("versitygw", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"}, "about 1 min")
+
+KWOK_STAGES = ("node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
+
+
+def _piece(module: GoModule) -> Piece:
+    return Piece(module.name, module.inputs, module.build, module.expectation)
+
+
+def _build_pulumi(workspace: Path, progress: Progress) -> None:
+    PULUMI.build(workspace, progress)
+    sdk = PULUMI.module_directory("github.com/pulumi/pulumi/sdk/v3")
+    shutil.copy(sdk / "python/cmd/pulumi-language-python-exec", workspace)
+
+
+def _build_provider(workspace: Path, progress: Progress) -> None:
+    """Builds in a copy, beside the two files that its main embeds and that lie elsewhere in the module."""
+    source = workspace / "source"
+    shutil.copytree(PROVIDER.directory, source)
+    module = (
+        PROVIDER.module_directory("github.com/pulumi/pulumi-kubernetes/provider/v4") / "cmd/pulumi-resource-kubernetes"
+    )
+    schema = json.loads((module / "schema.json").read_text())
+    (source / "schema.json").write_text(json.dumps({**schema, "version": PROVIDER_VERSION}))
+    shutil.copy(module / "terraform-mapping.json", source)
+    PROVIDER.build(workspace, progress, directory=source)
+    shutil.rmtree(source)
+
+
+def _build_kwok(workspace: Path, progress: Progress) -> None:
+    KWOK.build(workspace, progress)
+    stages = KWOK.module_directory("sigs.k8s.io/kwok") / "kustomize/stage"
+    texts = [(stages / f"{stage}.yaml").read_text() for stage in KWOK_STAGES]
+    (workspace / "stages.yaml").write_text("\n---\n".join(texts))
+
+
+def _build_leader_worker_set(workspace: Path, progress: Progress) -> None:
+    LEADER_WORKER_SET.build(workspace, progress)
+    manifests = LEADER_WORKER_SET.module_directory("sigs.k8s.io/lws") / "config/default"
+    kubectl = ensure(KUBERNETES_PIECE) / "kubectl"
+    (workspace / "manifests.yaml").write_text(run(kubectl, "kustomize", manifests))
+
+
+PULUMI_PIECE = Piece("pulumi", PULUMI.inputs, _build_pulumi, PULUMI.expectation)
+PROVIDER_PIECE = Piece("kubernetes-provider", PROVIDER.inputs, _build_provider, PROVIDER.expectation)
+KUBERNETES_PIECE = _piece(KUBERNETES)
+ETCD_PIECE = _piece(ETCD)
+COREDNS_PIECE = _piece(COREDNS)
+KWOK_PIECE = Piece("kwok", (*KWOK.inputs, *KWOK_STAGES), _build_kwok, KWOK.expectation)
+LEADER_WORKER_SET_PIECE = Piece(
+    "lws", (*LEADER_WORKER_SET.inputs, *KUBERNETES.inputs), _build_leader_worker_set, LEADER_WORKER_SET.expectation
+)
+VERSITYGW_PIECE = _piece(VERSITYGW)
+
+ENGINE = (PULUMI_PIECE, PROVIDER_PIECE)
+CONTROL_PLANE = (KUBERNETES_PIECE, ETCD_PIECE, KWOK_PIECE, LEADER_WORKER_SET_PIECE)
+REAL_NODE = (COREDNS_PIECE,)
+SERVERS = (VERSITYGW_PIECE,)

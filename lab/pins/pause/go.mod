@@ -1,0 +1,3 @@
+module heavylift.lab/pause
+
+go 1.24.0

@@ -1,0 +1,127 @@
+"""Simulated GPU nodes: Node objects of a profile that kwok keeps alive, and ways to spoil them for a test.
+
+They prove order, scheduling and admission. A Job on one completes without running anything.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from kubernetes.client import ApiException, V1Node
+
+from lab import cluster
+from lab.errors import LabError
+from lab.site import Site
+
+PROFILES = Path(__file__).parent / "profiles.toml"
+KWOK = "kwok.x-k8s.io/node"
+GPU = "nvidia.com/gpu"
+
+
+def profiles() -> dict[str, dict[str, Any]]:
+    """The table of profiles, by name."""
+    return tomllib.loads(PROFILES.read_text())
+
+
+def profile(name: str) -> dict[str, Any]:
+    """One profile; LabError names them all where there is none of that name."""
+    known = profiles()
+    if name not in known:
+        raise LabError(f"no profile {name!r}: expected one of {', '.join(known)}")
+    return known[name]
+
+
+def labels(name: str, shape: dict[str, Any]) -> dict[str, str]:
+    """What the kubelet and GPU feature discovery would set on such a node."""
+    gpu = shape["gpu"]
+    compute_major, compute_minor = gpu["compute"].split(".")
+    driver_major, driver_minor, driver_revision = shape["driver"].split(".")
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "type": "kwok",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": gpu["product"],
+        "nvidia.com/gpu.count": str(gpu["count"]),
+        "nvidia.com/gpu.memory": str(gpu["memory_mib"]),
+        "nvidia.com/gpu.compute.major": compute_major,
+        "nvidia.com/gpu.compute.minor": compute_minor,
+        "nvidia.com/cuda.driver-version.full": shape["driver"],
+        "nvidia.com/cuda.driver-version.major": driver_major,
+        "nvidia.com/cuda.driver-version.minor": driver_minor,
+        "nvidia.com/cuda.driver-version.revision": driver_revision,
+        **shape.get("labels", {}),
+    }
+
+
+def manifest(name: str, shape: dict[str, Any]) -> dict[str, Any]:
+    """The Node object, with its resources in the status as a kubelet would report them."""
+    resources = {"cpu": str(shape["cpus"]), "memory": shape["memory"], "pods": "110", "ephemeral-storage": "3Ti"}
+    resources[GPU] = str(shape["gpu"]["count"])
+    if fabric := shape.get("fabric"):
+        resources[fabric["resource"]] = str(fabric["count"])
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels(name, shape), "annotations": {KWOK: "fake"}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+class SimulatedNodes:
+    """The simulated nodes of one lab's cluster."""
+
+    def __init__(self, site: Site) -> None:
+        self._api = cluster.core(site)
+
+    def add(self, profile_name: str) -> list[str]:
+        """Creates the profile's nodes, anew where nodes of these names are there, and waits until they are Ready."""
+        shape = profile(profile_name)
+        names: list[str] = shape["nodes"]
+        for name in names:
+            self.delete(name)
+            # The client takes JSON as well as its own classes.
+            self._api.create_node(cast(V1Node, manifest(name, shape)))
+        for name in names:
+            self._wait_until_ready(name)
+        return names
+
+    def _wait_until_ready(self, name: str) -> None:
+        cluster.wait_until(
+            lambda: cluster.is_ready(cluster.node(self._api, name)), 60, f"node {name} did not become Ready"
+        )
+
+    def delete(self, name: str) -> None:
+        """Removes a node, where it is there, as if it had been taken out of the cluster."""
+        try:
+            self._api.delete_node(name)
+        except ApiException as refusal:
+            if refusal.status != 404:
+                raise
+
+    def drain(self, name: str) -> None:
+        """Makes a node unschedulable and evicts its pods."""
+        cluster.node(self._api, name)
+        self._api.patch_node(name, {"spec": {"unschedulable": True}})
+        pods = self._api.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}")
+        for pod in cluster.json_of(self._api, pods)["items"]:
+            self._api.delete_namespaced_pod(pod["metadata"]["name"], pod["metadata"]["namespace"])
+
+    def set_resource(self, name: str, resource: str, count: int | None) -> None:
+        """Sets an extended resource of any node, simulated or real; None takes it away."""
+        status = cluster.node(self._api, name)["status"]
+        if count is None and resource not in status.get("capacity", {}):
+            return
+        key = resource.replace("~", "~0").replace("/", "~1")
+        change = {"op": "remove"} if count is None else {"op": "add", "value": str(count)}
+        self._api.patch_node_status(
+            name, [{**change, "path": f"/status/{field}/{key}"} for field in ("capacity", "allocatable")]
+        )
+
+    def set_unready(self, name: str) -> None:
+        """Lets a node's kubelet fall silent: kwok lets go of it, and its condition says so."""
+        cluster.node(self._api, name)
+        self._api.patch_node(name, {"metadata": {"annotations": {KWOK: None}}})
+        condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "broken by the lab"}
+        self._api.patch_node_status(name, {"status": {"conditions": [condition]}})

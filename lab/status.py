@@ -1,0 +1,38 @@
+"""What `python -m lab status` says: addresses, nodes with their GPUs, and processes that have died."""
+
+from typing import Any
+
+from lab import cluster
+from lab.site import Site
+
+
+def describe(node: dict[str, Any]) -> str:
+    """One line: name, kind, whether it is Ready, and its extended resources."""
+    kind = "simulated" if node["metadata"]["labels"].get("type") == "kwok" else "real"
+    state = "Ready" if cluster.is_ready(node) else "not Ready"
+    if node["spec"].get("unschedulable"):
+        state += ", drained"
+    allocatable = node["status"].get("allocatable", {})
+    extended = ", ".join(f"{name} {count}" for name, count in sorted(allocatable.items()) if "/" in name)
+    return f"  {node['metadata']['name']:24} {kind:10} {state:18} {extended}".rstrip()
+
+
+def deaths(site: Site) -> list[str]:
+    """What the holding process has seen end."""
+    log = (site.logs / "lab.log").read_text(errors="replace")
+    return [line for line in log.splitlines() if " ended with status " in line]
+
+
+def report(site: Site) -> str:
+    """The whole answer."""
+    nodes = cluster.nodes(cluster.core(site))
+    lines = [
+        f"up: process {site.pid}, directory {site.directory}",
+        f"API server  {site.url('api', 'https')} (context lab of {site.kubeconfig})",
+        f"hub         {site.url('hub')}",
+        f"S3          {site.url('s3')}",
+        "nodes" if nodes else "no nodes: python -m lab add-nodes 8xh200",
+        *(describe(node) for node in nodes),
+        *deaths(site),
+    ]
+    return "\n".join(lines)
