@@ -1,0 +1,124 @@
+"""The model hub: the file list of a repository at one commit, and where each file's bytes lie.
+
+`huggingface_hub` knows the hub's protocol, tokens and errors; the bytes themselves come by `stager.ranges`.
+Environment: `HF_TOKEN` and `HF_ENDPOINT`, as for the hub's own tools. Refuses, with what to do, a repository that is
+gated for this token, missing or private, and a revision that does not exist.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+import httpx2
+from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.listing import FULL_COMMIT, Listing, RemoteFile
+from stager.ranges import TRANSIENT, Address, server_wait
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+ANSWER_SECONDS = 30
+
+Answer = TypeVar("Answer")
+
+
+class Hub:
+    """The hub that `HF_ENDPOINT` names."""
+
+    def __init__(self) -> None:
+        self.endpoint = os.environ.get("HF_ENDPOINT", DEFAULT_ENDPOINT).rstrip("/")
+        self.name = f"hub {self.endpoint}"
+        self._api = HfApi(endpoint=self.endpoint, library_name="heavylift-stager")
+
+    def listing(self, repository: str, revision: str) -> Listing:
+        """All files of `repository` at `revision`, with the commit that it stands for.
+
+        Raises `SourceTrouble` when the hub fails in passing, else `StagerError` with what to do.
+        """
+        info = self._ask(
+            repository,
+            revision,
+            lambda: self._api.model_info(repository, revision=revision, files_metadata=True, timeout=ANSWER_SECONDS),
+        )
+        if info.gated and not get_token():
+            raise StagerError(self._gated(repository))
+        if not info.sha or (FULL_COMMIT.fullmatch(revision) and info.sha != revision):
+            raise StagerError(f"{self.name} answers commit {info.sha} for {repository} at {revision}")
+        files = tuple(
+            RemoteFile(
+                path=sibling.rfilename,
+                size=sibling.lfs.size if sibling.lfs else sibling.size or 0,
+                sha256=sibling.lfs.sha256 if sibling.lfs else None,
+                blob_id=sibling.blob_id,
+            )
+            for sibling in info.siblings or ()
+        )
+        listing = Listing(repository, revision, info.sha, files)
+        if info.gated and files:
+            self._ask(repository, revision, lambda: self._metadata(listing, files[0]))
+        return listing
+
+    def locate(self, listing: Listing, file: RemoteFile) -> Address:
+        """Where the bytes of `file` lie for the next minutes; the token goes to the hub only."""
+        try:
+            metadata = self._ask(listing.repository, listing.commit, lambda: self._metadata(listing, file))
+        except StagerError as error:
+            raise SourceRefusal(f"{file.path}: {error}") from None
+        if metadata.location.startswith(self.endpoint + "/"):
+            token = get_token()
+            return Address(metadata.location, {"Authorization": f"Bearer {token}"} if token else {})
+        return Address(metadata.location)
+
+    def _metadata(self, listing: Listing, file: RemoteFile):  # type: ignore[no-untyped-def]
+        url = hf_hub_url(listing.repository, file.path, revision=listing.commit, endpoint=self.endpoint)
+        return get_hf_file_metadata(url, timeout=ANSWER_SECONDS, library_name="heavylift-stager")
+
+    def _ask(self, repository: str, revision: str, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except GatedRepoError:
+            raise StagerError(self._gated(repository)) from None
+        except RevisionNotFoundError:
+            raise StagerError(f"{self.name}: {repository} has no revision {revision!r}") from None
+        except RepositoryNotFoundError:
+            raise StagerError(
+                f"{self.name}: no repository {repository!r}, or it is private and "
+                f"{'this token may not read it' if get_token() else 'HF_TOKEN is not set'}"
+            ) from None
+        except HFValidationError as error:
+            raise StagerError(f"repository {repository!r}: {error}") from None
+        except OfflineModeIsEnabled:
+            raise StagerError(
+                "HF_HUB_OFFLINE is set, but the stager needs the hub; unset it or list a mirror"
+            ) from None
+        except HfHubHTTPError as error:
+            self._raise_for_answer(error)
+        except (httpx2.HTTPError, OSError) as error:
+            raise SourceTrouble(f"{self.name}: {type(error).__name__}: {error}") from None
+
+    def _raise_for_answer(self, error: HfHubHTTPError) -> NoReturn:
+        status = error.response.status_code
+        text = f"{self.name}: HTTP {status}"
+        if status in TRANSIENT:
+            raise SourceTrouble(text, server_wait(error.response.headers)) from None
+        if status == 401:
+            raise StagerError(f"{text}: HF_TOKEN is not valid there, or is missing") from None
+        raise StagerError(f"{text}{f': {error.server_message}' if error.server_message else ''}") from None
+
+    def _gated(self, repository: str) -> str:
+        page = f"{self.endpoint}/{repository}"
+        if get_token():
+            return (
+                f"{repository} is gated and this token has no access; accept its terms at {page} as the token's owner"
+            )
+        return f"{repository} is gated and HF_TOKEN is not set; accept its terms at {page} and give a token of yours"

@@ -1,0 +1,187 @@
+"""One writer per directory: a lease on the volume itself, without flock or a cluster, for NFS and Lustre as well.
+
+The holder owns the file `lease.<N>` with the highest number N, taken by an atomic `link()`, and bumps a counter in it
+every 10 s. A waiter takes `lease.<N+1>` when the counter has stood still for 60 s of the waiter's own monotonic clock,
+or at once when the holder said that it was done. Numbers only grow, so two waiters can never both take over; a holder
+that was frozen finds a higher number, and writes nothing from 50 s after its last bump until it has looked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from stager.errors import StagerError, Stopped
+from stager.verify import OWN_DIRECTORY
+from stager.volume import FILE_MODE, make_directory, volume_error
+
+NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often the counter is bumped, and after how many seconds of standing still it counts as abandoned."""
+
+    bump_seconds: float = 10.0
+    abandoned_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a lease file says: who holds it, how often it was bumped, and whether the holder is done with it."""
+
+    number: int
+    holder: str
+    counter: int
+    released: bool
+
+
+class Lease:
+    """Held while the `with` block runs; entering waits until nobody else holds it.
+
+    `say` gets one line when there is somebody to wait for; `ending` ends the waiting with `Stopped`.
+    """
+
+    def __init__(
+        self, directory: Path, *, say: Callable[[str], None], ending: threading.Event, pace: Pace | None = None
+    ) -> None:
+        self._directory = directory / OWN_DIRECTORY
+        self._say = say
+        self._ending = ending
+        self._pace = pace or Pace()
+        self._holder = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex[:8]}"
+        self._file = self._directory / f"claim.{uuid.uuid4().hex}"
+        self._number = 0
+        self._counter = 0
+        self._bumped = 0.0
+        self._done = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        make_directory(self._directory)
+        try:
+            self._write(released=False, flags=os.O_CREAT)
+            self._acquire()
+        except OSError as error:
+            raise volume_error(error, self._file) from None
+        except StagerError:
+            self._file.unlink(missing_ok=True)
+            raise
+        self._heart.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Say that the holder is done, so that the next one need not wait."""
+        self._done.set()
+        if self._heart.ident is not None:
+            self._heart.join(timeout=self._pace.bump_seconds)
+        with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
+            self._write(released=True)
+
+    def require(self) -> None:
+        """Raise `StagerError` unless the lease is certainly still ours; cheap, to be called before every write."""
+        if time.monotonic() - self._bumped > self._pace.abandoned_seconds - self._pace.bump_seconds:
+            raise StagerError(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
+
+    def _acquire(self) -> None:
+        waited_for: Claim | None = None
+        still_since = time.monotonic()
+        while True:
+            current = self._current()
+            abandoned = time.monotonic() - still_since >= self._pace.abandoned_seconds
+            if current is None or current.released or (current == waited_for and abandoned):
+                if self._take((current.number if current else 0) + 1):
+                    return
+                continue
+            if current != waited_for:
+                if waited_for is None or waited_for.holder != current.holder:
+                    self._say(f"waiting: {current.holder} is staging here")
+                waited_for, still_since = current, time.monotonic()
+            if self._ending.wait(min(1.0, self._pace.bump_seconds / 4)):
+                raise Stopped("stopped while waiting for another stager")
+
+    def _take(self, number: int) -> bool:
+        """Try to become the holder under `number`; False when somebody else was faster."""
+        target = self._directory / f"lease.{number}"
+        try:
+            os.link(self._file, target)
+        except FileExistsError:
+            # A network file system may have made the link and lost the answer, so look whose it is.
+            if not target.exists() or not target.samefile(self._file):
+                return False
+        except OSError as error:
+            if error.errno in NO_LINKS:
+                raise StagerError(f"{target}: the volume has no hard links, which the stager's lease needs") from None
+            raise
+        self._number, self._bumped = number, time.monotonic()
+        if self._is_superseded():
+            target.unlink(missing_ok=True)
+            return False
+        self._file.unlink()
+        self._file = target
+        for older in self._numbers():
+            if older < number:
+                (self._directory / f"lease.{older}").unlink(missing_ok=True)
+        return True
+
+    def _beat(self) -> None:
+        while not self._done.wait(self._pace.bump_seconds):
+            self._bump()
+
+    def _bump(self) -> None:
+        try:
+            if self._is_superseded():
+                self._bumped = float("-inf")
+                self._done.set()
+                return
+            self._counter += 1
+            began = time.monotonic()
+            self._write(released=False)
+            self._bumped = began
+        except OSError as error:
+            self._say(f"lease: {error.strerror}; trying again")
+
+    def _is_superseded(self) -> bool:
+        return any(number > self._number for number in self._numbers())
+
+    def _numbers(self) -> list[int]:
+        names = (path.name.removeprefix("lease.") for path in self._directory.glob("lease.*"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _current(self) -> Claim | None:
+        numbers = self._numbers()
+        if not numbers:
+            return None
+        path = self._directory / f"lease.{numbers[-1]}"
+        try:
+            content = json.loads(path.read_bytes())
+            return Claim(numbers[-1], content["holder"], content["counter"], content["released"])
+        except FileNotFoundError:
+            return self._current()
+        except (ValueError, KeyError, TypeError):
+            # Torn by a crash, or being written right now: it counts as standing still until it changes.
+            return Claim(numbers[-1], "an unreadable lease", -1, released=False)
+
+    def _write(self, *, released: bool, flags: int = 0) -> None:
+        content = json.dumps({"holder": self._holder, "counter": self._counter, "released": released})
+        descriptor = os.open(self._file, os.O_WRONLY | flags, FILE_MODE)
+        try:
+            os.pwrite(descriptor, f"{content:<256}".encode(), 0)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,231 @@
+"""Reads ranges of a file over HTTP, at the speed of the socket, and says exactly what was wrong when it cannot.
+
+Bytes come by urllib3, which boto3 uses as well: measured here, it costs a third of the CPU time per byte of the
+client that huggingface_hub uses, whose pure Python protocol parser touches each byte several times. Anything that is
+not exactly the range asked for, of a file of the right length, is refused: a login page, a truncated body, another
+file.
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import os
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+
+from stager.errors import SourceRefusal, SourceTrouble
+from stager.listing import RemoteFile
+
+CHUNK_BYTES = 1024 * 1024
+CONNECT_SECONDS = 10
+MAX_REDIRECTS = 5
+PAGE_BYTES = 2048
+TOLERATED_SKEW_SECONDS = 300
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+GONE = frozenset({401, 403, 404, 410})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+XML_CODE = re.compile(rb"<Code>(\w+)</Code>")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a file lies for now: a URL, perhaps signed and soon stale, and the headers to send there."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class AddressStale(Exception):
+    """The address no longer leads to the file; a fresh one may."""
+
+
+def without_secrets(url: str) -> str:
+    """`url` without query, where signatures are, and without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+class RangeReader:
+    """A pool of connections for `streams` simultaneous reads, by way of the proxies that the environment names.
+
+    A read is given up when no byte came for `stall_seconds`.
+    """
+
+    def __init__(self, *, streams: int, stall_seconds: float) -> None:
+        self._timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, stall_seconds), read=stall_seconds)
+        self._stall_seconds = stall_seconds
+        authorities = os.environ.get("AWS_CA_BUNDLE")
+        self._direct = urllib3.PoolManager(maxsize=streams, ca_certs=authorities)
+        self._proxies = {
+            scheme: urllib3.ProxyManager(url, maxsize=streams, ca_certs=authorities)
+            for scheme, url in urllib.request.getproxies().items()
+            if scheme in ("http", "https")
+        }
+
+    def read(self, address: Address, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end` of `file`, in pieces of up to 1 MiB.
+
+        Raises `SourceTrouble` when it may go better in a moment, `AddressStale` when the address may be too old, and
+        `SourceRefusal` when what answers is not the file.
+        """
+        response = self._get(address, {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"})
+        used_up = False
+        try:
+            _require_range(response, file, start, end)
+            yield from self._body(response, file, end - start)
+            used_up = "Content-Length" in response.headers
+        finally:
+            if not used_up:
+                response.close()
+            response.release_conn()
+
+    def _get(self, address: Address, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        url, sent = address.url, {**address.headers, **headers}
+        for _ in range(MAX_REDIRECTS + 1):
+            response = self._request(url, sent)
+            if response.status not in REDIRECTS:
+                return response
+            response.close()
+            target = urljoin(url, response.headers.get("Location", ""))
+            if urlsplit(target).netloc != urlsplit(url).netloc:
+                sent = headers
+            url = target
+        raise SourceRefusal(f"{without_secrets(address.url)}: more than {MAX_REDIRECTS} redirects")
+
+    def _request(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        pool = self._pool(url)
+        try:
+            return pool.request(
+                "GET",
+                url,
+                headers=headers,
+                preload_content=False,
+                decode_content=False,
+                redirect=False,
+                retries=False,
+                timeout=self._timeout,
+            )
+        except (HTTPError, OSError) as error:
+            raise SourceTrouble(f"{without_secrets(url)}: {self._cause(error)}") from None
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        parts = urlsplit(url)
+        proxy = self._proxies.get(parts.scheme)
+        return self._direct if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy
+
+    def _body(self, response: urllib3.BaseHTTPResponse, file: RemoteFile, expected: int) -> Iterator[bytes]:
+        left = expected
+        while left:
+            try:
+                chunk = response.read(min(CHUNK_BYTES, left))
+            except (HTTPError, OSError) as error:
+                raise SourceTrouble(f"{file.path}: {self._cause(error)}, {left:,} bytes before the end") from None
+            if not chunk:
+                raise SourceTrouble(f"{file.path}: the answer ended {left:,} bytes too early")
+            left -= len(chunk)
+            yield chunk
+
+    def _cause(self, error: Exception) -> str:
+        if isinstance(error, ReadTimeoutError):
+            return f"no byte for {self._stall_seconds:g} s"
+        if isinstance(error, ConnectTimeoutError):
+            return "no connection in time"
+        if isinstance(error, NewConnectionError):
+            return f"no connection: {error.__cause__ or error}"
+        return f"{type(error).__name__}: {_without_addresses(str(error))}"
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r"\bhttps?://\S+|/\S*\?\S+", "(address)", text)
+
+
+def _require_range(response: urllib3.BaseHTTPResponse, file: RemoteFile, start: int, end: int) -> None:
+    if response.status == 206:
+        _require_content_range(response, file, start, end)
+    elif response.status == 200:
+        _require_whole_file(response, file, start, end)
+    else:
+        _raise_for_status(response, file)
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise SourceRefusal(f"{file.path}: sent with Content-Encoding {encoding}, asked for none")
+
+
+def _require_content_range(response: urllib3.BaseHTTPResponse, file: RemoteFile, start: int, end: int) -> None:
+    header = response.headers.get("Content-Range", "")
+    match = CONTENT_RANGE.fullmatch(header)
+    if match is None or (int(match[1]), int(match[2])) != (start, end - 1):
+        if match and match[3] not in ("*", str(file.size)):
+            raise SourceRefusal(f"{file.path}: {match[3]} bytes there, expected {file.size}")
+        raise SourceTrouble(f"{file.path}: asked for bytes {start}-{end - 1}, answered {header or 'without a range'}")
+    if match[3] not in ("*", str(file.size)):
+        raise SourceRefusal(f"{file.path}: {match[3]} bytes there, expected {file.size}")
+
+
+def _require_whole_file(response: urllib3.BaseHTTPResponse, file: RemoteFile, start: int, end: int) -> None:
+    length = response.headers.get("Content-Length")
+    kind = response.headers.get("Content-Type", "")
+    if length not in (None, str(file.size)):
+        if kind.startswith("text/html"):
+            raise SourceRefusal(f"{file.path}: a web page came instead of the file (a proxy's or login page?)")
+        raise SourceRefusal(f"{file.path}: {length} bytes there, expected {file.size}")
+    if start != 0 or end != file.size:
+        raise SourceRefusal(f"{file.path}: the server does not give ranges of a file (it answered 200, not 206)")
+
+
+def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> None:
+    wait = server_wait(response.headers)
+    body = response.read(PAGE_BYTES) if response.status not in TRANSIENT else b""
+    code = XML_CODE.search(body)
+    text = f"{file.path}: HTTP {response.status}{f' {code[1].decode()}' if code else ''}{_skew(response)}"
+    if response.status in TRANSIENT:
+        raise SourceTrouble(text, wait)
+    if response.status in GONE:
+        raise AddressStale(text)
+    if response.status == 416:
+        raise SourceRefusal(f"{file.path}: the file there is shorter than the expected {file.size} bytes")
+    raise SourceRefusal(text)
+
+
+def server_wait(headers: Mapping[str, str]) -> float | None:
+    """For how many seconds the server wants to be left alone, from `Retry-After` or the hub's `RateLimit`.
+
+    A `Retry-After` that is a date is taken relative to the server's own `Date`, so that our clock does not matter.
+    Formats: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after,
+    https://huggingface.co/docs/hub/rate-limits.
+    """
+    asked = headers.get("Retry-After", "")
+    if asked.isdigit():
+        return float(asked)
+    until, now = _date(asked), _date(headers.get("Date", ""))
+    if until and now:
+        return max(0.0, (until - now).total_seconds())
+    limit = re.search(r";\s*t=(\d+)", headers.get("RateLimit", ""))
+    return float(limit[1]) if limit else None
+
+
+def _skew(response: urllib3.BaseHTTPResponse) -> str:
+    """A hint where a refusal may come from this machine's clock: signatures are good for minutes only."""
+    theirs = _date(response.headers.get("Date", ""))
+    if response.status not in (401, 403) or theirs is None:
+        return ""
+    ahead = (datetime.datetime.now(datetime.UTC) - theirs).total_seconds()
+    if abs(ahead) <= TOLERATED_SKEW_SECONDS:
+        return ""
+    return f" (the clock here is {abs(ahead) / 60:.0f} min {'ahead of' if ahead > 0 else 'behind'} the server's)"
+
+
+def _date(text: str) -> datetime.datetime | None:
+    try:
+        return email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None

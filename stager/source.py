@@ -1,0 +1,119 @@
+"""Where the bytes may come from, in the order that the stack lists: the hub, an S3 mirror, a web server, a share.
+
+A source is named by one text: `hub`, `s3://bucket/prefix`, `https://host/path`, `/directory` or `file:///directory`.
+Unless the text says otherwise with `{repository}`, `{commit}` and `{path}`, a file lies at
+`<source>/<repository>/<commit>/<path>`. Refuses any other text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, urlsplit
+
+from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.hub import Hub
+from stager.listing import Listing, RemoteFile
+from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, without_secrets
+from stager.s3 import Bucket
+
+DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
+
+
+class Source(Protocol):
+    """Gives ranges of the files of one listing; `name` is how people know it."""
+
+    name: str
+
+    def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`; raises `SourceTrouble` or `SourceRefusal`."""
+
+
+def sources(names: Sequence[str], listing: Listing, reader: RangeReader) -> list[Source]:
+    """The sources that `names` stand for, in their order, for the files of `listing`."""
+    return [_source(name, listing, reader) for name in names]
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Refuse all texts that name no source, at once."""
+    wrong = [name for name in names if name != "hub" and urlsplit(name).scheme not in ("s3", "https", "http", "file")]
+    wrong = [name for name in wrong if not name.startswith("/")]
+    if wrong:
+        raise StagerError(
+            f"source {', '.join(map(repr, wrong))}: expected hub, s3://bucket/prefix, https://host/path or /directory"
+        )
+
+
+def _source(name: str, listing: Listing, reader: RangeReader) -> Source:
+    if name == "hub":
+        hub = Hub()
+        return WebSource(hub.name, lambda file: hub.locate(listing, file), reader)
+    kind = urlsplit(name).scheme
+    place = _layout(name, listing)
+    if kind == "s3":
+        bucket = Bucket(urlsplit(name).netloc)
+        return WebSource(name, lambda file: bucket.locate(file, place(file.path).split("/", 3)[3]), reader)
+    if kind in ("http", "https"):
+        return WebSource(without_secrets(name), lambda file: Address(place(quote(file.path))), reader)
+    return DirectorySource(name, lambda file: Path(place(file.path).removeprefix("file://")))
+
+
+def _layout(name: str, listing: Listing) -> Callable[[str], str]:
+    template = name if "{path}" in name else name.rstrip("/") + DEFAULT_LAYOUT
+    fixed = template.replace("{repository}", listing.repository).replace("{commit}", listing.commit)
+    return lambda path: fixed.replace("{path}", path)
+
+
+class WebSource:
+    """Files behind HTTP; `locate` finds the present address of a file, which is kept until it goes stale."""
+
+    def __init__(self, name: str, locate: Callable[[RemoteFile], Address], reader: RangeReader) -> None:
+        self.name = name
+        self._locate = locate
+        self._reader = reader
+        self._addresses: dict[str, Address] = {}
+
+    def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`; an address that went stale is looked up once more."""
+        known = self._addresses.get(file.path)
+        address = known or self._locate(file)
+        self._addresses[file.path] = address
+        try:
+            yield from self._reader.read(address, file, start, end)
+        except AddressStale as stale:
+            self._addresses.pop(file.path, None)
+            if known is None:
+                raise SourceRefusal(str(stale)) from None
+            yield from self.read(file, start, end)
+        except SourceTrouble:
+            self._addresses.pop(file.path, None)
+            raise
+
+
+class DirectorySource:
+    """Files on a share that is mounted here."""
+
+    def __init__(self, name: str, locate: Callable[[RemoteFile], Path]) -> None:
+        self.name = name
+        self._locate = locate
+
+    def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`."""
+        path = self._locate(file)
+        try:
+            with path.open("rb", buffering=0) as content:
+                size = os.fstat(content.fileno()).st_size
+                if size != file.size:
+                    raise SourceRefusal(f"{path}: {size} bytes there, expected {file.size}")
+                while start < end:
+                    chunk = os.pread(content.fileno(), min(CHUNK_BYTES, end - start), start)
+                    if not chunk:
+                        raise SourceTrouble(f"{path}: ended at {start}, expected {file.size} bytes")
+                    yield chunk
+                    start += len(chunk)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise SourceRefusal(f"{path}: {error.strerror}") from None
+        except OSError as error:
+            raise SourceTrouble(f"{path}: {error.strerror}") from None

@@ -1,0 +1,185 @@
+"""Stages one repository at one revision into one directory: list, check room, fetch, verify, mark as complete.
+
+Done already, it sees the manifest and ends at once, without the network. Refuses a revision that is no full commit
+unless that is allowed, foreign files in the directory, and everything that the modules it uses refuse.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stager.errors import SourceTrouble, StagerError, Stopped
+from stager.hub import Hub
+from stager.lease import Lease, Pace
+from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
+from stager.lock import read_lock
+from stager.manifest import withdraw_manifest, write_manifest
+from stager.progress import Progress
+from stager.ranges import RangeReader
+from stager.source import require_names, sources
+from stager.supply import Patience, Supply
+from stager.transfer import STOPPED, Transfer
+from stager.verify import Manifest, foreign_files, manifest_path, problems, read_manifest
+from stager.volume import make_directory, replace_file, require_space
+
+DEFAULT_STREAMS = 16
+DEFAULT_STALL_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to stage, and where from; the fields are those of `python -m stager stage --help`."""
+
+    directory: Path
+    repository: str
+    revision: str
+    include: Sequence[str] = ()
+    lock: Path | None = None
+    sources: Sequence[str] = ("hub",)
+    allow_unpinned: bool = False
+    streams: int = DEFAULT_STREAMS
+    stall_seconds: float = DEFAULT_STALL_SECONDS
+    patience: Patience = field(default_factory=Patience)
+    lease_pace: Pace = field(default_factory=Pace)
+
+
+def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
+    """Bring the directory to completion; raises `StagerError`. `ending` is set when the process is told to stop."""
+    require_names(order.sources)
+    locked = _locked_listing(order)
+    make_directory(order.directory)
+    if not _problems(order, locked):
+        _say_staged(order, progress)
+        return
+    with Lease(order.directory, say=progress.say, ending=ending, pace=order.lease_pace) as lease:
+        found = _problems(order, locked)
+        if not found:
+            _say_staged(order, progress)
+            return
+        if manifest_path(order.directory).exists():
+            progress.say(f"staging again: {'; '.join(found)}")
+            withdraw_manifest(order.directory)
+        pause = _pause(ending)
+        listing = locked or _hub_listing(order, progress, pause)
+        _refuse_foreign_files(order.directory, listing)
+        _transfer(order, listing, lease, progress, pause, ending)
+
+
+def _locked_listing(order: Order) -> Listing | None:
+    """The files that the lock names, if there is one; refuses a lock of other weights, and an unpinned revision."""
+    if order.lock is None:
+        if not order.allow_unpinned and not FULL_COMMIT.fullmatch(order.revision):
+            raise StagerError(
+                f"revision {order.revision!r} is not a full commit (40 hexadecimal digits): give one, or a lock file, "
+                "or allow unpinned weights"
+            )
+        return None
+    lock = read_lock(order.lock)
+    if lock.repository != order.repository:
+        raise StagerError(f"lock {order.lock}: is of {lock.repository}, expected {order.repository}")
+    if order.revision not in (lock.revision, lock.commit):
+        raise StagerError(
+            f"lock {order.lock}: is of revision {lock.revision} (commit {lock.commit}), expected {order.revision}"
+        )
+    return select(Listing(lock.repository, order.revision, lock.commit, lock.files), order.include)
+
+
+def _problems(order: Order, locked: Listing | None) -> list[str]:
+    """Why the directory is not complete, unchanged and of these weights; empty when it is."""
+    found = problems(order.directory, repository=order.repository, revision=order.revision)
+    if locked and not found and _contents(read_manifest(order.directory)) != {f.path: f.sha256 for f in locked.files}:
+        found.append("the manifest lists other files than the lock")
+    return found
+
+
+def _say_staged(order: Order, progress: Progress) -> None:
+    manifest = read_manifest(order.directory)
+    progress.say(
+        f"already staged: {len(manifest.files)} files, {manifest.total_bytes:,} bytes of {manifest.repository} "
+        f"at {manifest.commit}"
+    )
+
+
+def _contents(manifest: Manifest) -> dict[str, str | None]:
+    return {file.path: file.sha256 for file in manifest.files}
+
+
+def _pause(ending: threading.Event) -> Callable[[float], None]:
+    def pause(seconds: float) -> None:
+        if ending.wait(max(0.0, seconds)):
+            raise Stopped(STOPPED)
+
+    return pause
+
+
+def _hub_listing(order: Order, progress: Progress, pause: Callable[[float], None]) -> Listing:
+    """The hub's file list; a branch is looked up once for a directory, so that a resumed run stays at its commit."""
+    hub = Hub()
+    note = manifest_path(order.directory).with_name("commit")
+    revision = order.revision
+    if not FULL_COMMIT.fullmatch(revision) and note.is_file():
+        noted = note.read_text(encoding="utf-8").strip()
+        revision = noted if FULL_COMMIT.fullmatch(noted) else revision
+    listing = patient_listing(hub, order.repository, revision, order.patience, progress, pause)
+    replace_file(note, listing.commit + "\n")
+    return select(Listing(order.repository, order.revision, listing.commit, listing.files), order.include)
+
+
+def patient_listing(
+    hub: Hub, repository: str, revision: str, patience: Patience, progress: Progress, pause: Callable[[float], None]
+) -> Listing:
+    """The hub's file list, asked for again while the hub fails in passing."""
+    for wait in patience.waits:
+        try:
+            return hub.listing(repository, revision)
+        except SourceTrouble as trouble:
+            delay = wait if trouble.wait is None else min(trouble.wait, patience.longest_wait)
+            progress.say(f"{trouble}; again in {delay:.1f} s")
+            pause(delay)
+    try:
+        return hub.listing(repository, revision)
+    except SourceTrouble as trouble:
+        raise StagerError(f"{trouble}; it was asked {len(patience.waits) + 1} times") from None
+
+
+def _refuse_foreign_files(directory: Path, listing: Listing) -> None:
+    names = {file.path for file in listing.files}
+    foreign = foreign_files(directory, names | {name + PART_SUFFIX for name in names})
+    if foreign:
+        raise StagerError(
+            f"{directory}: holds files that {listing.repository} at {listing.commit} does not have, and an engine "
+            f"might load them: {', '.join(foreign[:5])}{f' and {len(foreign) - 5} more' if len(foreign) > 5 else ''}; "
+            "remove them"
+        )
+
+
+def _transfer(
+    order: Order,
+    listing: Listing,
+    lease: Lease,
+    progress: Progress,
+    pause: Callable[[float], None],
+    ending: threading.Event,
+) -> None:
+    progress.say(
+        f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
+    )
+    reader = RangeReader(streams=order.streams, stall_seconds=order.stall_seconds)
+    supply = Supply(sources(order.sources, listing, reader), say=progress.say, pause=pause, patience=order.patience)
+    transfer = Transfer(
+        order.directory,
+        listing,
+        supply,
+        progress=progress,
+        require_lease=lease.require,
+        ending=ending,
+        streams=order.streams,
+    )
+    require_space(order.directory, transfer.missing_bytes)
+    parts = transfer.run()
+    lease.require()
+    write_manifest(order.directory, listing, parts, supply.used)
+    progress.say(progress.summary(len(parts)))

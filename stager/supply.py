@@ -1,0 +1,129 @@
+"""Delivers a range of a file through every fault of its sources: waits, asks again, and goes over to the next one.
+
+A fault in passing is answered by growing waits, or by the wait that the server itself asks for, which then holds for
+all streams. A source that gave no byte in all that time rests for a minute while the others are used. A source that
+refuses a file is not asked for that file again. Refuses when no source is left.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.listing import RemoteFile
+from stager.source import Source
+
+
+@dataclass(frozen=True)
+class Patience:
+    """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests."""
+
+    waits: tuple[float, ...] = (1, 2, 4, 8, 16, 30)
+    rest_seconds: float = 60.0
+    longest_wait: float = 600.0
+
+
+class Unobtainable(Exception):
+    """Every source refused this file; the text has the reason of each."""
+
+
+class Supply:
+    """The sources of one run, shared by all streams.
+
+    `pause` waits the given seconds, or raises when the run is to end; `say` tells a person about changes of source.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        say: Callable[[str], None],
+        pause: Callable[[float], None],
+        patience: Patience | None = None,
+    ) -> None:
+        self.sources = list(sources)
+        self._say = say
+        self._pause = pause
+        self._patience = patience or Patience()
+        self._lock = threading.Lock()
+        self._refusals: dict[str, dict[str, str]] = defaultdict(dict)
+        self._closed_until: dict[str, float] = {}
+        self._resting: dict[str, tuple[float, str]] = {}
+        self._suppliers: dict[str, set[str]] = defaultdict(set)
+
+    def read(self, file: RemoteFile, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`, from the first source that gives them; `skip` puts the first ones last.
+
+        Raises `Unobtainable` when all refuse the file and `StagerError` when those that do not are out of order.
+        """
+        failures = 0
+        while start < end:
+            source = self._choose(file, skip)
+            self._pause(self._closed_until.get(source.name, 0.0) - time.monotonic())
+            try:
+                for chunk in source.read(file, start, end):
+                    start, failures = start + len(chunk), 0
+                    self._suppliers[file.path].add(source.name)
+                    yield chunk
+            except SourceRefusal as refusal:
+                self._note_refusal(file, source, refusal)
+            except SourceTrouble as trouble:
+                failures = self._note_trouble(source, trouble, failures + 1)
+
+    def suppliers(self, file: RemoteFile) -> list[str]:
+        """The names of the sources that any byte of `file` came from in this run."""
+        return sorted(self._suppliers[file.path])
+
+    @property
+    def used(self) -> list[str]:
+        """The names of the sources that the files came from."""
+        return sorted({name for names in self._suppliers.values() for name in names})
+
+    def forget_suppliers(self, file: RemoteFile) -> None:
+        """The bytes of `file` that came so far were thrown away."""
+        self._suppliers.pop(file.path, None)
+
+    def _choose(self, file: RemoteFile, skip: int) -> Source:
+        count = len(self.sources)
+        order = [self.sources[(position + skip) % count] for position in range(count)]
+        with self._lock:
+            refused = self._refusals[file.path]
+            willing = [source for source in order if source.name not in refused]
+            if not willing:
+                raise Unobtainable("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
+            now = time.monotonic()
+            for source in willing:
+                if self._resting.get(source.name, (0.0, ""))[0] <= now:
+                    return source
+            causes = "; ".join(self._resting[source.name][1] for source in willing)
+        raise StagerError(f"no source answers: {causes}")
+
+    def _note_refusal(self, file: RemoteFile, source: Source, refusal: SourceRefusal) -> None:
+        with self._lock:
+            known = source.name in self._refusals[file.path]
+            self._refusals[file.path][source.name] = str(refusal)
+        if not known and len(self.sources) > 1:
+            self._say(f"{source.name} refuses: {refusal}; trying the next source")
+
+    def _note_trouble(self, source: Source, trouble: SourceTrouble, failures: int) -> int:
+        """Wait as is due, or let the source rest; returns the failures in a row that still count."""
+        waits = self._patience.waits
+        if failures > len(waits):
+            text = f"{source.name}: {trouble} ({failures} times in a row)"
+            with self._lock:
+                self._resting[source.name] = (time.monotonic() + self._patience.rest_seconds, text)
+            self._say(f"{text}; leaving it alone for {self._patience.rest_seconds:.0f} s")
+            return 0
+        wait = waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - so that streams do not come back as one
+        if trouble.wait is not None:
+            wait = min(trouble.wait, self._patience.longest_wait)
+            with self._lock:
+                self._closed_until[source.name] = time.monotonic() + wait
+        self._say(f"{source.name}: {trouble}; again in {wait:.1f} s")
+        self._pause(wait)
+        return failures

@@ -1,0 +1,81 @@
+"""The volume under the weights: is there room, and what its errors mean to a person.
+
+Kubernetes does not enforce the size of `local` and `host-path` volumes, so the check of free space is the real guard.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from stager.errors import StagerError
+
+# For the manifest, checkpoints, directories and the file system's own growth.
+RESERVED_BYTES = 64 * 1024 * 1024
+DIRECTORY_MODE = 0o755
+FILE_MODE = 0o644
+
+_MEANING = {
+    errno.ENOSPC: "the volume is full; make room and run again, it goes on where it stopped",
+    errno.EDQUOT: "the quota is used up; raise it and run again, it goes on where it stopped",
+    errno.EROFS: "the volume is mounted read-only; the stager needs it writable",
+    errno.EACCES: "no permission to write; give the stager's user this directory (or run it as the owner)",
+    errno.EPERM: "the volume does not permit this operation",
+    errno.EIO: "input/output error; the disk or the network file system is failing",
+    errno.ESTALE: "the network file system lost this file; remount it",
+}
+
+
+def volume_error(error: OSError, path: Path) -> StagerError:
+    """The error of a file operation as one line that says what to do."""
+    meaning = _MEANING.get(error.errno or 0, os.strerror(error.errno) if error.errno else str(error))
+    return StagerError(f"{path}: {meaning}")
+
+
+def make_directory(path: Path) -> None:
+    """Make `path` and its parents where they are missing, readable for a server that runs as another user."""
+    try:
+        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise volume_error(error, path) from None
+
+
+def require_space(directory: Path, missing_bytes: int) -> None:
+    """Refuse to begin when the `missing_bytes` do not fit on the volume of `directory`."""
+    if not missing_bytes:
+        return
+    free = free_bytes(directory)
+    needed = missing_bytes + RESERVED_BYTES
+    if needed > free:
+        raise StagerError(
+            f"{directory}: needs {needed:,} more bytes, the volume has {free:,} free: {needed - free:,} too few; "
+            "prune old revisions (python -m stager prune) or use a larger volume"
+        )
+
+
+def free_bytes(directory: Path) -> int:
+    """What an unprivileged program may still write on the volume of `directory`, in bytes."""
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in `path` survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: str) -> None:
+    """Write `content` to `path` so that at any moment, a power failure included, it is there wholly or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.replace(path)
+    sync_directory(path.parent)

@@ -1,0 +1,1 @@
+"""The stager against real servers that misbehave and real signals, on this machine and without a cluster."""

@@ -1,0 +1,1 @@
+"""The stager, piece by piece."""
