@@ -1,0 +1,95 @@
+"""From a stack file to a served model: plan, look at the cluster, label nodes, make room, stage, serve."""
+
+import json
+
+import pulumi
+from pulumi_kubernetes import Provider
+
+from components.bare_metal_gpu_nodes import BareMetalGpuNodes
+from components.fit_request import fit_request
+from components.inference_server import InferenceServer
+from components.namespace import stack_namespace
+from components.preflight import preflight
+from components.serving import Serving
+from components.staged_weights import StagedWeights
+from components.verdict import judged
+from components.volume_size import volume_bytes
+from components.weight_stage import WeightStage
+from components.weight_volume import WeightVolume
+from config.from_pulumi import running_stack
+from planner import fit, time_limits
+
+stack = running_stack()
+config = stack.config
+weights = StagedWeights(config.model, stack.digest)
+
+plan = judged(fit(fit_request(config, stack.lock)))
+limits = time_limits(plan)
+size = volume_bytes(config, plan)
+found = preflight(stack.instance, config, stack.kubeconfig, size)
+
+cluster = Provider(
+    "cluster",
+    kubeconfig=pulumi.Output.secret(json.dumps(stack.kubeconfig)),
+    context=config.cluster.context,
+    cluster_identifier=found.cluster_identifier,
+    enable_server_side_apply=True,
+    # Changed in place, a program or a token in the cluster replaces neither Job nor server.
+    enable_config_map_mutable=True,
+    enable_secret_mutable=True,
+)
+in_cluster = pulumi.ResourceOptions(provider=cluster)
+namespace = stack_namespace(stack.instance, config.cluster.namespace, found, in_cluster)
+in_namespace = pulumi.ResourceOptions(provider=cluster, depends_on=[namespace] if namespace else [])
+
+nodes = BareMetalGpuNodes("nodes", {"instance": stack.instance, "nodes": config.nodes}, in_cluster)
+volume = WeightVolume(
+    "weights",
+    {
+        "instance": stack.instance,
+        "namespace": config.cluster.namespace,
+        "weights": config.weights,
+        "path": config.weights_path,
+        "size_bytes": size,
+        "placement": nodes.placement,
+        "adopt": found.adopt_claim,
+    },
+    in_namespace,
+)
+stage = WeightStage(
+    "stage",
+    {
+        "instance": stack.instance,
+        "namespace": config.cluster.namespace,
+        "weights": weights,
+        "volumes": volume.volumes,
+        "placement": nodes.placement,
+        "stage": config.stage,
+        "lock": stack.lock.text if stack.lock else None,
+        "hub_token": stack.hub_token,
+        "deadline_seconds": limits.stage_deadline_seconds,
+        "await_seconds": limits.stage_await_seconds,
+    },
+    pulumi.ResourceOptions(provider=cluster, depends_on=[nodes, volume]),
+)
+server = InferenceServer(
+    "server",
+    {
+        "instance": stack.instance,
+        "namespace": config.cluster.namespace,
+        "weights": weights,
+        "volume": volume.volumes[0],
+        "placement": nodes.placement,
+        "engine": config.engine,
+        "model_file": stack.model_file,
+        "serving": Serving.of(plan, limits, config.engine, config.nodes),
+        "verifier_image": config.stage.image,
+        "verify": config.weights.verify,
+    },
+    pulumi.ResourceOptions(provider=cluster, depends_on=[stage]),
+)
+
+pulumi.export("endpoint", server.endpoint)
+pulumi.export("model", config.model.repository)
+pulumi.export("revision", config.model.revision)
+pulumi.export("plan", plan.as_dict())

@@ -1,0 +1,1 @@
+"""The Pulumi components: GPU nodes, the volume under the weights, the Job that stages them, and the server."""

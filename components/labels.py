@@ -1,0 +1,11 @@
+"""The labels that every object of a stack carries, by which people and selectors find it."""
+
+
+def labels(instance: str, component: str) -> dict[str, str]:
+    """Kubernetes' recommended labels for one part ("weights", "stage", "server") of the stack `instance`."""
+    return {
+        "app.kubernetes.io/name": "heavylift",
+        "app.kubernetes.io/instance": instance,
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/managed-by": "pulumi",
+    }

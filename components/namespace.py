@@ -1,0 +1,22 @@
+"""The stack's namespace: made and kept, or somebody else's and left as it is.
+
+It outlives the stack, because weights may lie in its claims.
+"""
+
+import pulumi
+from pulumi_kubernetes.core.v1 import Namespace
+
+from components.labels import labels
+from components.preflight import Found
+
+
+def stack_namespace(instance: str, name: str, found: Found, opts: pulumi.ResourceOptions) -> Namespace | None:
+    """The namespace `name`, made or taken over from an earlier life of the stack; None: it is not this stack's."""
+    if not found.make_namespace:
+        return None
+    kept = pulumi.ResourceOptions(retain_on_delete=True, import_=found.adopt_namespace)
+    return Namespace(
+        "namespace",
+        metadata={"name": name, "labels": labels(instance, "namespace")},
+        opts=pulumi.ResourceOptions.merge(opts, kept),
+    )

@@ -1,0 +1,164 @@
+"""The look at the cluster before the first resource: does it have what the stack relies on, and what is there already?
+
+All faults come in one message and nothing is made. A cluster that cannot be reached is a warning in
+a preview, which then knows nothing of it, and ends an `up`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components import cluster_facts
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.labels import labels
+from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.weight_volume import claim_name, volume_name
+from config.quantity import gigabytes
+from config.stack import StackConfig, Taint, TaintEffect, WeightsKind
+
+_DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the preflight found and the program goes by."""
+
+    cluster_identifier: str | None = None
+    """Unique to the cluster; None: not reached."""
+    make_namespace: bool = True
+    """Whether the namespace is this stack's own: missing, or made by it earlier."""
+    adopt_namespace: str | None = None
+    """Id of the namespace to be taken over; None: there is none yet."""
+    adopt_claim: str | None = None
+    """Id of the claim to be taken over; None: there is none yet."""
+
+
+def preflight(instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None) -> Found:
+    """What is there already, after the cluster was found fit for the stack.
+
+    Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
+    """
+    try:
+        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace)
+    except ClusterUnreachable as reason:
+        message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
+        if not pulumi.runtime.is_dry_run():
+            raise pulumi.RunError(f"{message}; nothing was created") from None
+        pulumi.warn(f"{message}; nodes, namespace and volumes were not checked")
+        return Found()
+    faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
+    if faults:
+        summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
+        raise pulumi.RunError("\n  ".join([summary, *faults]))
+    return _found(instance, stack, facts)
+
+
+def _found(instance: str, stack: StackConfig, facts: ClusterFacts) -> Found:
+    namespace, existing = stack.cluster.namespace, facts.namespace_labels
+    is_own = existing is not None and labels(instance, "namespace").items() <= existing.items()
+    claim = claim_name(instance)
+    return Found(
+        cluster_identifier=facts.identifier,
+        make_namespace=existing is None or is_own,
+        adopt_namespace=namespace if is_own else None,
+        adopt_claim=f"{namespace}/{claim}" if claim in facts.claims else None,
+    )
+
+
+def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
+    """What keeps the stack's nodes from staging and serving, one line each."""
+    if not stack.nodes.names:
+        return _unnamed_faults(stack, nodes)
+    by_name = {node.name: node for node in nodes}
+    faults = []
+    for name in stack.nodes.names:
+        if name in by_name:
+            faults += [f"node {name}: {fault}" for fault in _node_faults(stack, by_name[name])]
+        else:
+            known = ", ".join(sorted(by_name)) or "none"
+            faults.append(f"node {name}: does not exist; expected one of {known} in heavylift:nodes.names")
+    return faults
+
+
+def _unnamed_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
+    fit = [node.name for node in nodes if not list(_node_faults(stack, node))]
+    if not fit:
+        reasons = [f"node {node.name}: {fault}" for node in nodes for fault in _node_faults(stack, node)]
+        return reasons or ["the cluster has no nodes"]
+    if len(fit) > 1 and stack.weights.kind is WeightsKind.HOST_PATH:
+        return [
+            f"heavylift:nodes.names: is missing: weights of kind host-path lie on one node, and {len(fit)} would do "
+            f"({', '.join(sorted(fit))}); name one"
+        ]
+    return []
+
+
+def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
+    if node.not_ready:
+        yield f"is not Ready ({node.not_ready})"
+    if node.cordoned:
+        yield "is cordoned; `kubectl uncordon` it"
+    yield from _untolerated(stack.nodes.taints, node)
+    if stack.nodes.names and node.labels.get(HOSTNAME_LABEL) != node.name:
+        yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
+    yield from _lacking(node, GPU_RESOURCE, stack.nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
+    if fabric := stack.nodes.fabric:
+        yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")
+    yield from _other_driver(stack.nodes.driver, node)
+
+
+def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
+    count = int(node.allocatable.get(resource, "0"))
+    if count < expected:
+        yield f"has {count} of {expected} {resource} allocatable; repair the node, or lower {key}"
+
+
+def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
+    for taint in node.taints:
+        keeps_pods_off = taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE
+        if keeps_pods_off and not any(_tolerates(known, taint) for known in tolerated):
+            shown = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+            yield f"has the taint {shown}, which heavylift:nodes.taints does not list"
+
+
+def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
+    same_value = known.value is None or known.value == taint.get("value", "")
+    same_effect = known.effect is None or known.effect == taint["effect"]
+    return known.key == taint["key"] and same_value and same_effect
+
+
+def _other_driver(expected: str | None, node: NodeFacts) -> Iterator[str]:
+    actual = next((node.labels[label] for label in _DRIVER_LABELS if label in node.labels), None)
+    if expected and actual and f"{actual}.".startswith(f"{expected}.") is False:
+        yield f"has driver {actual}: expected {expected} (heavylift:nodes.driver)"
+
+
+def volume_faults(instance: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
+    """What is wrong with volumes that are already there under this stack's names, one line each."""
+    if stack.weights.kind is WeightsKind.CLAIM:
+        existing = {f"claim {claim_name(instance)}": facts.claims.get(claim_name(instance))}
+    else:
+        disks = [volume_name(stack.cluster.namespace, instance, node) for node in stack.nodes.names]
+        existing = {f"volume {disk}": facts.disks.get(disk) for disk in disks}
+    return [
+        f"{name}: {fault}"
+        for name, volume in existing.items()
+        if volume is not None
+        for fault in _volume_faults(stack, volume, needed)
+    ]
+
+
+def _volume_faults(stack: StackConfig, volume: VolumeFacts, needed: int | None) -> Iterator[str]:
+    if needed is not None and volume.size_bytes < needed:
+        yield (
+            f"has {gigabytes(volume.size_bytes)}, {stack.weights.keep_revisions} revisions and a margin need "
+            f"{gigabytes(needed)}, {gigabytes(needed - volume.size_bytes)} more; prune old revisions and lower "
+            "heavylift:weights.keep_revisions, or delete it and let a new one be made"
+        )
+    wanted = stack.weights.storage_class
+    if wanted is not None and volume.storage_class != wanted:
+        yield f"is of storage class {volume.storage_class}: expected {wanted}; delete it, or correct the stack"
+    if volume.path is not None and volume.path != stack.weights_path:
+        yield f"lies in {volume.path}: expected {stack.weights_path}; delete it with its claim, or correct the stack"

@@ -1,0 +1,202 @@
+"""The Job that downloads and verifies the weights before a server starts, one on each node with a disk of its own.
+
+It is named by the digest of what it stages: other weights make another Job and never edit one, and
+another stager leaves the server alone. A failed Job is replaced by the next `pulumi up`, and goes on
+where it stopped. The hub's token reaches this pod only.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.core.v1 import ConfigMap, Secret
+
+from components.labels import labels
+from components.placement import Placement
+from components.staged_weights import WEIGHTS_MOUNT, StagedWeights
+from components.weight_volume import PlacedVolume
+from config.stack import Stage
+
+_PROGRAM_MOUNT = "/heavylift"
+_STAGER = f"{_PROGRAM_MOUNT}/stager"
+_PACKAGES = "/packages"
+_LOCK_FILE = "weights.lock.json"
+_TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
+
+_PROGRAM = Path(__file__).resolve().parent.parent
+_INSTALLER = Path(__file__).with_name("install_requirements.py")
+
+_ATTEMPTS_AFTER_THE_FIRST = 3
+"""The stager itself retries what a network does; a pod that ends has a reason that seldom goes away by itself."""
+
+_RESOURCES = {
+    "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+    "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
+}
+"""The stager's buffers are bounded whatever the size of the model; ephemeral storage is for the requirements."""
+
+_SECURITY = {
+    "allow_privilege_escalation": False,
+    # The mount point of a disk may belong to anybody.
+    "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
+}
+
+
+def stager_files() -> dict[str, str]:
+    """The stager's program as it travels to the pod: file name to text, sorted."""
+    stager = _PROGRAM / "stager"
+    files = [*stager.glob("*.py"), *stager.glob("requirements.*"), _INSTALLER]
+    return {file.name: file.read_text() for file in sorted(files, key=lambda file: file.name)}
+
+
+class WeightStageArgs(TypedDict):
+    """What `WeightStage` needs to know."""
+
+    instance: str
+    """Name of the stack."""
+    namespace: str
+    """Namespace of all objects."""
+    weights: StagedWeights
+    """What is staged."""
+    volumes: Sequence[PlacedVolume]
+    """The volumes to fill; one Job each."""
+    placement: Placement
+    """The nodes where the server will run."""
+    stage: Stage
+    """Image, sources and environment, as the stack file has them."""
+    lock: NotRequired[str | None]
+    """Text of the weights lock file; what it lists is staged. Unset: the hub's own list at the revision."""
+    hub_token: NotRequired[pulumi.Input[str] | None]
+    """The model hub's token, as a secret. Unset: public repositories only."""
+    deadline_seconds: int
+    """The Job fails after this long."""
+    await_seconds: int
+    """Pulumi waits this long for the Job; longer than the deadline, so that the Job's own reason is seen."""
+
+
+class WeightStage(pulumi.ComponentResource):
+    """Stages one set of weights on every volume; ready when all of it is there and verified."""
+
+    directory: pulumi.Output[str]
+    """The directory that was filled, in the pods that mount the volume."""
+
+    def __init__(self, name: str, args: WeightStageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("heavylift:index:WeightStage", name, {}, opts)
+        self._name, self._args = name, args
+        self._program = ConfigMap(
+            f"{name}-program",
+            metadata=self._metadata(),
+            data=stager_files() | ({_LOCK_FILE: lock} if (lock := args.get("lock")) else {}),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._token = self._token_secret()
+        for volume in args["volumes"]:
+            self._job(volume)
+        self.directory = pulumi.Output.from_input(args["weights"].directory)
+        self.register_outputs({"directory": self.directory})
+
+    def _token_secret(self) -> Secret | None:
+        token = self._args.get("hub_token")
+        if token is None:
+            return None
+        return Secret(
+            f"{self._name}-hub-token",
+            metadata=self._metadata(),
+            string_data={_TOKEN_KEY: pulumi.Output.secret(token)},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _job(self, volume: PlacedVolume) -> Job:
+        seconds = f"{self._args['await_seconds']}s"
+        return Job(
+            "-".join(part for part in (self._name, self._args["weights"].digest, volume.hostname) if part),
+            metadata=self._metadata() | {"annotations": {"pulumi.com/replaceUnready": "true"}},
+            spec={
+                "active_deadline_seconds": self._args["deadline_seconds"],
+                "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
+                # A second pod starts only when the first has ended: never two writers.
+                "pod_replacement_policy": "Failed",
+                "pod_failure_policy": {
+                    "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget"}]}]
+                },
+                "template": {
+                    "metadata": {"labels": labels(self._args["instance"], "stage")},
+                    "spec": self._pod(volume),
+                },
+            },
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=True,
+                custom_timeouts=pulumi.CustomTimeouts(create=seconds, update=seconds),
+            ),
+        )
+
+    def _pod(self, volume: PlacedVolume) -> dict[str, Any]:
+        program = {"name": "program", "mount_path": _STAGER, "read_only": True}
+        packages = {"name": "packages", "mount_path": _PACKAGES}
+        container = {
+            "image": self._args["stage"].image,
+            "env": self._environment(),
+            "resources": _RESOURCES,
+            "security_context": _SECURITY,
+            "termination_message_policy": "FallbackToLogsOnError",
+        }
+        return {
+            "restart_policy": "Never",
+            "automount_service_account_token": False,
+            **self._args["placement"].scheduling(volume.hostname),
+            "init_containers": [
+                container
+                | {
+                    "name": "requirements",
+                    "command": ["python3", f"{_STAGER}/{_INSTALLER.name}", _PACKAGES],
+                    "volume_mounts": [program, packages],
+                }
+            ],
+            "containers": [
+                container
+                | {
+                    "name": "stage",
+                    "env": [*self._environment(), *self._token_environment()],
+                    "command": ["python3", "-m", "stager", "stage", *self._arguments()],
+                    "volume_mounts": [program, packages, {"name": "weights", "mount_path": WEIGHTS_MOUNT}],
+                }
+            ],
+            "volumes": [
+                {"name": "program", "config_map": {"name": self._program.metadata["name"]}},
+                {"name": "packages", "empty_dir": {}},
+                volume.pod_volume(),
+            ],
+        }
+
+    def _arguments(self) -> list[str]:
+        weights, stage = self._args["weights"], self._args["stage"]
+        model = weights.model
+        arguments = ["--directory", weights.directory, "--repository", model.repository, "--revision", model.revision]
+        arguments += [f"--include={pattern}" for pattern in model.include]
+        arguments += [f"--source={source}" for source in stage.sources]
+        arguments += ["--allow-unpinned"] if model.allow_unpinned else []
+        arguments += [f"--lock={_STAGER}/{_LOCK_FILE}"] if self._args.get("lock") else []
+        return arguments
+
+    def _environment(self) -> list[dict[str, Any]]:
+        """What both containers see; the stack's own environment wins."""
+        plain = {
+            "HF_HOME": f"{self._args['weights'].directory}/.heavylift/hub",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": f"{_PROGRAM_MOUNT}:{_PACKAGES}",
+            "PYTHONUNBUFFERED": "1",
+        } | dict(self._args["stage"].environment)
+        return [{"name": name, "value": value} for name, value in sorted(plain.items())]
+
+    def _token_environment(self) -> list[dict[str, Any]]:
+        if self._token is None:
+            return []
+        reference = {"name": self._token.metadata["name"], "key": _TOKEN_KEY}
+        return [{"name": _TOKEN_KEY, "value_from": {"secret_key_ref": reference}}]
+
+    def _metadata(self) -> dict[str, Any]:
+        return {"namespace": self._args["namespace"], "labels": labels(self._args["instance"], "stage")}

@@ -1,0 +1,141 @@
+"""The stack as Pulumi hands it to the program: the only place that reads `pulumi.Config` and the environment.
+
+Everything that the stack file names is read here, before anything is made: the lock, the kubeconfig,
+the token. All faults come in one message without a traceback.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+
+from config.errors import StackError
+from config.gguf import served_file
+from config.kubeconfig import read_kubeconfig
+from config.overrides import overridden
+from config.stack import StackConfig
+from config.stack_file import HUB_TOKEN, NAMESPACE
+from config.weights import WeightsLock, read_lock, weights_digest
+
+_INSTANCE = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunningStack:
+    """One stack, with all that its file refers to."""
+
+    instance: str
+    """Name of the stack. The Service, the claims and a node label are named after it."""
+    config: StackConfig
+    kubeconfig: Mapping[str, Any]
+    """The stack's own context of its kubeconfig file."""
+    lock: WeightsLock | None
+    """The weights lock; None: the stack has none."""
+    digest: str
+    """Identity of the weights."""
+    model_file: str | None
+    """The GGUF file that llama.cpp serves."""
+    hub_token: pulumi.Output[str] | None
+    """The model hub's token, a secret; None: the stack has none."""
+
+
+def running_stack() -> RunningStack:
+    """The stack that Pulumi runs, checked, with environment overrides applied and printed.
+
+    Raises pulumi.RunError with every fault.
+    """
+    faults: list[str] = []
+    instance = _collect(faults, _instance)
+    config = _collect(faults, _config)
+    token = _collect(faults, _hub_token)
+    if config is None:
+        raise pulumi.RunError(_message(faults))
+    kubeconfig = _collect(faults, lambda: read_kubeconfig(config.cluster))
+    lock = _collect(faults, lambda: _lock(config))
+    model_file = _collect(faults, lambda: served_file(config.engine, lock.files if lock else config.model.include))
+    if faults:
+        raise pulumi.RunError(_message(faults))
+    return RunningStack(
+        instance=instance or "",
+        config=config,
+        kubeconfig=kubeconfig or {},
+        lock=lock,
+        digest=weights_digest(config.model, lock),
+        model_file=model_file,
+        hub_token=token,
+    )
+
+
+def _collect(faults: list[str], read: Callable[[], T]) -> T | None:
+    """What `read` returns; None when it raises StackError, whose faults are kept."""
+    try:
+        return read()
+    except StackError as error:
+        faults.extend(error.faults)
+        return None
+
+
+def _message(faults: list[str]) -> str:
+    return "\n  ".join([f"the stack '{pulumi.get_stack()}' cannot be used, nothing was created:", *faults])
+
+
+def _instance() -> str:
+    name = pulumi.get_stack()
+    if not _INSTANCE.fullmatch(name):
+        raise StackError(
+            [
+                f"stack name: '{name}' cannot name a Service: expected at most 40 lower-case letters, digits and inner "
+                "hyphens, beginning with a letter"
+            ]
+        )
+    return name
+
+
+def _config() -> StackConfig:
+    sections, notes = overridden(_sections(), os.environ)
+    for note in notes:
+        pulumi.info(note)
+    return StackConfig.parse(sections)
+
+
+def _lock(config: StackConfig) -> WeightsLock | None:
+    return read_lock(Path(config.stage.lock), config.model) if config.stage.lock else None
+
+
+def _hub_token() -> pulumi.Output[str] | None:
+    token = pulumi.Config().get_secret(HUB_TOKEN)
+    if token is not None and not _is_secret(f"{pulumi.get_project()}:{HUB_TOKEN}"):
+        raise StackError([f"{NAMESPACE}{HUB_TOKEN}: is in plain text: set it with `pulumi config set --secret`"])
+    return token
+
+
+def _sections() -> dict[str, Any]:
+    """Every `heavylift:` value but the secret. `pulumi.Config` can read a key, but not list the keys that are set."""
+    values = runtime_config.get_config_env() | runtime_config.CONFIG.get()
+    prefix = f"{pulumi.get_project()}:"
+    return {
+        key.removeprefix(prefix): _parsed(value)
+        for key, value in sorted(values.items())
+        if key.startswith(prefix) and key != prefix + HUB_TOKEN
+    }
+
+
+def _is_secret(key: str) -> bool:
+    """Whether the stack file holds the key encrypted; the SDK itself does not look at what the engine says of it."""
+    return runtime_config.is_config_secret(key) or key in runtime_config.get_config_secret_keys_env()
+
+
+def _parsed(value: str) -> Any:
+    """An object from the JSON that Pulumi makes of it; other text stays as it is, and is refused when it is read."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,49 @@
+"""Kubernetes' byte quantities ("400Gi", "2T"), read into bytes and written back.
+
+Only what a volume's or a container's size needs: no sign, no exponent, no milli-bytes.
+"""
+
+import math
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+GIB = 2**30
+_UNITS: dict[str, int] = {
+    "": 1,
+    **{unit: 1000**power for power, unit in enumerate(("k", "M", "G", "T", "P"), start=1)},
+    **{unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), start=1)},
+}
+_PATTERN = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
+
+
+def quantity_bytes(quantity: str) -> int:
+    """The bytes that a Kubernetes quantity such as "400Gi" stands for.
+
+    Raises ValueError for text that is not such a quantity.
+    """
+    match = _PATTERN.fullmatch(quantity)
+    if match is None:
+        raise ValueError("is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti")
+    number, unit = match.groups()
+    return math.ceil(float(number) * _UNITS[unit])
+
+
+def whole_gibibytes(size: int) -> str:
+    """The smallest quantity in whole Gi that holds `size` bytes."""
+    return f"{math.ceil(size / GIB)}Gi"
+
+
+def gigabytes(size: int) -> str:
+    """`size` bytes in GB (10^9), as checkpoints are sold: "595.1 GB"."""
+    return f"{size / 1e9:.1f} GB"
+
+
+def _checked(quantity: str) -> str:
+    quantity_bytes(quantity)
+    return quantity
+
+
+Quantity = Annotated[str, AfterValidator(_checked)]
+"""A byte quantity as Kubernetes writes it, kept as written."""

@@ -1,0 +1,352 @@
+"""What a stack may say: the `heavylift:` keys of a stack file as frozen models.
+
+Every value is checked before anything else runs. Unknown keys are refused, and all faults come at once, each with its
+key, its value and what was expected. Nothing here knows Pulumi, so the planner and the editor's schema share it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from config.bandwidth import Bandwidth
+from config.errors import StackError, sentences
+from config.matching import Matching
+from config.quantity import Quantity
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+Text = Annotated[str, Matching(r"\S(.*\S)?", "text that neither is empty nor begins or ends with a space")]
+DnsLabel = Annotated[
+    str, Matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 lower-case letters, digits and inner hyphens")
+]
+NodeName = Annotated[
+    str, Matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the node's name as `kubectl get nodes` prints it")
+]
+AbsolutePath = Annotated[str, Matching(r"/[\w.@+-]+(/[\w.@+-]+)*", "an absolute path such as /mnt/nvme")]
+Repository = Annotated[str, Matching(r"[\w.-]+/[\w.-]+", "owner/name, such as moonshotai/Kimi-K2.5")]
+Source = Annotated[str, Matching(r"hub|(s3|https?)://\S+", "hub, s3://bucket/prefix or https://host/path")]
+DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
+
+
+class Section(BaseModel):
+    """One object of the stack file: frozen, and closed to keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+
+class Cluster(Section):
+    """The Kubernetes cluster that everything goes to. The ambient context of kubectl is never used."""
+
+    kubeconfig: Text | None = None
+    """Path of the kubeconfig file; HEAVYLIFT_KUBECONFIG overrides it."""
+    context: Text | None = None
+    """Context within that file; HEAVYLIFT_KUBE_CONTEXT overrides it."""
+    namespace: DnsLabel = "heavylift"
+    """Namespace for all objects. Created and kept if it is missing; used as it is if somebody else made it."""
+
+
+class NodeKind(StrEnum):
+    """How the GPU nodes come to be."""
+
+    BARE_METAL = "bare-metal"
+
+
+class FabricKind(StrEnum):
+    """Network between GPU nodes that the communication library can use without sockets."""
+
+    INFINIBAND = "infiniband"
+    EFA = "efa"
+
+
+class Fabric(Section):
+    """The network between the nodes' GPUs, as its device plugin offers it."""
+
+    kind: FabricKind
+    """`infiniband` or `efa`."""
+    resource: Text
+    """Extended resource of the device plugin, such as `rdma/ib`."""
+    count: PositiveInt
+    """Devices of that resource on each node."""
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Taint(Section):
+    """A taint that the nodes carry; stager and server tolerate it."""
+
+    key: Text
+    """Key of the taint, such as `nvidia.com/gpu`."""
+    value: str | None = None
+    """Its value; unset tolerates any."""
+    effect: TaintEffect | None = None
+    """Its effect; unset tolerates every one."""
+
+
+class Nodes(Section):
+    """The nodes that stage and serve."""
+
+    kind: NodeKind = NodeKind.BARE_METAL
+    """`bare-metal`: nodes that are already in the cluster."""
+    names: Sequence[NodeName] = ()
+    """Names of the nodes; unset: wherever the cluster's only node is."""
+    gpu: Text | None = None
+    """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
+    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    """GPUs of each node that this stack may take."""
+    driver: DriverVersion | None = None
+    """Version of the NVIDIA driver on the nodes, in full or its first parts; unset: not known."""
+    nvme_path: AbsolutePath | None = None
+    """Where the nodes' local NVMe is mounted, such as `/mnt/nvme`."""
+    fabric: Fabric | None = None
+    """Network between the nodes' GPUs; unset: none."""
+    taints: Sequence[Taint] = ()
+    """Taints that the nodes carry."""
+    usd_per_gpu_hour: Annotated[float, Field(ge=0)] | None = None
+    """What a GPU costs per hour; unset: the plan knows no cost."""
+
+    @field_validator("gpus_per_node")
+    @classmethod
+    def _goes_with_gpu(cls, count: int, info: ValidationInfo) -> int:
+        if (count > 0) != (info.data.get("gpu") is not None):
+            raise ValueError("does not go with nodes.gpu: expected both or neither")
+        return count
+
+
+class Model(Section):
+    """The weights: one repository at one revision."""
+
+    repository: Repository
+    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
+    allow_unpinned: bool = False
+    """Accept a branch name as revision. What it stages may differ from one day to the next."""
+    revision: Text
+    """Full commit of the repository (40 hex digits), or a branch where `allow_unpinned` is true."""
+    include: Sequence[Text] = ()
+    """Patterns of the files to stage, such as `UD-Q2_K_XL/*.gguf`; unset: all files."""
+
+    @field_validator("revision")
+    @classmethod
+    def _is_pinned(cls, revision: str, info: ValidationInfo) -> str:
+        if not info.data.get("allow_unpinned") and not _COMMIT.fullmatch(revision):
+            raise ValueError("is not a full commit: expected 40 hex digits, or set allow_unpinned: true")
+        return revision
+
+
+class WeightsKind(StrEnum):
+    """What holds the weights."""
+
+    LOCAL = "local"
+    HOST_PATH = "host-path"
+    CLAIM = "claim"
+
+
+class Verification(StrEnum):
+    """How much of the weights is read again before each start of the server."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+class Weights(Section):
+    """The volume under the weights."""
+
+    kind: WeightsKind
+    """`local`: a PersistentVolume on the node's disk. `host-path`: a directory of the node. `claim`: a
+    PersistentVolumeClaim from a storage class."""
+    path: AbsolutePath | None = None
+    """Directory on the nodes for `local` and `host-path`; unset: nodes.nvme_path."""
+    storage_class: Text | None = None
+    """Storage class for `claim`; unset: the cluster's default."""
+    size: Quantity | None = None
+    """Size of the volume, fixed at its creation; unset: derived from what is staged."""
+    keep_revisions: PositiveInt = 2
+    """Revisions of the weights that the volume has room for."""
+    retain: bool = True
+    """Keep the volume when the stack is destroyed."""
+    verify: Verification = Verification.QUICK
+    """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
+
+    @field_validator("retain")
+    @classmethod
+    def _can_be_deleted(cls, retain: bool, info: ValidationInfo) -> bool:
+        kind = info.data.get("kind")
+        if not retain and kind in (WeightsKind.LOCAL, WeightsKind.HOST_PATH):
+            raise ValueError(f"cannot be kept for kind {kind}: the cluster does not delete a node's files; remove it")
+        return retain
+
+    @field_validator("storage_class")
+    @classmethod
+    def _has_a_class(cls, storage_class: str | None, info: ValidationInfo) -> str | None:
+        if storage_class is not None and info.data.get("kind") not in (WeightsKind.CLAIM, None):
+            raise ValueError(f"has no meaning for kind {info.data['kind']}: expected it with kind claim only")
+        return storage_class
+
+
+class Stage(Section):
+    """The Job that downloads and verifies the weights, once, before a server starts."""
+
+    image: Text
+    """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
+    sources: Annotated[Sequence[Source], Field(min_length=1)] = ("hub",)
+    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`."""
+    lock: Text | None = None
+    """Path of a weights lock file; what it lists is staged, and nothing else."""
+    bandwidth: Bandwidth | None = None
+    """Bandwidth to rely on while staging, such as `10 Gbit/s`; the Job's deadline follows from it."""
+    environment: Mapping[str, str] = {}
+    """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
+
+
+class EngineName(StrEnum):
+    """The program that serves the model."""
+
+    VLLM = "vllm"
+    LLAMA_CPP = "llama.cpp"
+
+
+class EncoderMode(StrEnum):
+    """How vLLM spreads a vision encoder over tensor-parallel GPUs."""
+
+    DATA = "data"
+    WEIGHTS = "weights"
+
+
+class Engine(Section):
+    """The inference server. Whatever is unset follows from the plan, or is the engine's own default."""
+
+    name: EngineName
+    """`vllm` or `llama.cpp`."""
+    version: Text
+    """Version of the engine in the image: it decides which flags and defaults hold."""
+    image: Text
+    """Image of the server; HEAVYLIFT_ENGINE_IMAGE overrides it."""
+    tensor_parallel: PositiveInt | None = None
+    """GPUs that share each layer."""
+    pipeline_parallel: PositiveInt | None = None
+    """Groups of layers, one behind the other."""
+    data_parallel: PositiveInt | None = None
+    """Copies of the attention layers."""
+    expert_parallel: bool = False
+    """Spread whole experts over the GPUs instead of cutting each of them."""
+    decode_context_parallel: PositiveInt | None = None
+    """GPUs of a tensor-parallel group that share the KV cache of a request."""
+    max_model_len: PositiveInt | None = None
+    """Tokens of one request; for llama.cpp the tokens of all slots together."""
+    max_num_seqs: PositiveInt | None = None
+    """Requests at a time; for llama.cpp the slots."""
+    max_num_batched_tokens: PositiveInt | None = None
+    """Tokens of one step."""
+    kv_cache_dtype: Text | None = None
+    """Type of the KV cache, such as `fp8`."""
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of each GPU's memory that the engine may use."""
+    block_size: PositiveInt | None = None
+    """Tokens of a KV block."""
+    quantization: Text | None = None
+    """Quantisation method; the checkpoint names its own."""
+    mm_encoder_tp_mode: EncoderMode | None = None
+    """`data`: a whole vision encoder on each GPU. `weights`: cut like the language model."""
+    language_model_only: bool = False
+    """Leave the vision encoder out."""
+    enable_prefix_caching: bool = True
+    """Reuse the KV cache of prompts that begin alike."""
+    expert_offload: bool = False
+    """llama.cpp: keep the experts in host memory. Slow; for models that do not fit otherwise."""
+    model_file: Text | None = None
+    """llama.cpp: the file to serve, or the first of its shards; needed where `model.include` has patterns only."""
+    cpus: PositiveInt | None = None
+    """CPUs that the server asks for."""
+    memory: Quantity | None = None
+    """Memory that the server asks for; unset: derived from the plan."""
+    environment: Mapping[str, str] = {}
+    """Further environment of the server. No secrets."""
+    extra_args: Sequence[str] = ()
+    """Further arguments of the engine, passed on as they are."""
+
+
+class StackConfig(Section):
+    """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
+
+    cluster: Cluster = Cluster()
+    """The Kubernetes cluster."""
+    nodes: Nodes = Nodes()
+    """The nodes that stage and serve."""
+    model: Model
+    """The weights."""
+    weights: Weights
+    """The volume under the weights."""
+    stage: Stage
+    """The Job that downloads and verifies the weights."""
+    engine: Engine
+    """The inference server."""
+
+    @classmethod
+    def parse(cls, sections: Mapping[str, Any]) -> Self:
+        """The checked configuration from plain values, as a stack file has them, without the `heavylift:` prefix.
+
+        Raises StackError with every fault.
+        """
+        try:
+            stack = cls.model_validate(sections)
+        except ValidationError as faults:
+            raise StackError(sentences(faults, cls)) from None
+        contradictions = _contradictions(stack)
+        if contradictions:
+            raise StackError(contradictions)
+        return stack
+
+    @property
+    def weights_path(self) -> str | None:
+        """Directory on the nodes under which weights are staged; None for a claim."""
+        return None if self.weights.kind is WeightsKind.CLAIM else self.weights.path or self.nodes.nvme_path
+
+
+def _contradictions(stack: StackConfig) -> list[str]:
+    """Faults between keys of different objects."""
+    return [*_volume_contradictions(stack), *_engine_contradictions(stack)]
+
+
+def _volume_contradictions(stack: StackConfig) -> list[str]:
+    kind, path, faults = stack.weights.kind, stack.weights.path, []
+    if kind is WeightsKind.CLAIM and path is not None:
+        faults.append(f"heavylift:weights.path: '{path}' has no meaning for kind claim: expected it to be left out")
+    if kind is not WeightsKind.CLAIM and stack.weights_path is None:
+        faults.append(
+            f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
+        )
+    if kind is WeightsKind.LOCAL and len(stack.nodes.names) != 1:
+        faults.append(
+            f"heavylift:weights.kind: 'local' with {len(stack.nodes.names)} nodes: expected one name in nodes.names, "
+            "since its claim ties every pod to one node; use host-path for several"
+        )
+    return faults
+
+
+def _engine_contradictions(stack: StackConfig) -> list[str]:
+    engine, faults = stack.engine, []
+    if engine.name is EngineName.VLLM and stack.nodes.gpu is None:
+        faults.append("heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node")
+    ranks = (engine.tensor_parallel or 1) * (engine.pipeline_parallel or 1) * (engine.data_parallel or 1)
+    if stack.nodes.gpu is not None and ranks > stack.nodes.gpus_per_node * max(1, len(stack.nodes.names)):
+        faults.append(
+            f"heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel is {ranks}: expected at most the "
+            f"{stack.nodes.gpus_per_node * max(1, len(stack.nodes.names))} GPUs of heavylift:nodes"
+        )
+    return faults

@@ -1,0 +1,74 @@
+"""What is staged: the identity of the weights, and the lock file that may pin them file by file.
+
+The digest names the directory on the volume and the Job that fills it. It covers what the bytes are, never how they get
+there: another stager, image or source leaves it as it is, and with it the server.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import StackError
+from config.stack import Model
+
+
+@dataclass(frozen=True)
+class WeightsLock:
+    """A weights lock file, as far as a stack needs it."""
+
+    text: str
+    """The file's content, which travels to the stager as it is."""
+    repository: str
+    commit: str
+    """Full commit that the lock pins."""
+    files: Sequence[str]
+    """Paths within the repository, sorted."""
+    total_bytes: int
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def read_lock(path: Path, model: Model) -> WeightsLock:
+    """The lock file at `path`, which must pin the stack's own model.
+
+    Raises StackError when it cannot be read, is no lock file, or pins another repository or revision.
+    """
+    try:
+        text = path.read_text()
+        fields = json.loads(text)
+        lock = WeightsLock(
+            text=text,
+            repository=fields["repository"],
+            commit=fields["commit"],
+            files=tuple(sorted(file["path"] for file in fields["files"])),
+            total_bytes=fields["total_bytes"],
+        )
+    except OSError as fault:
+        raise StackError([f"heavylift:stage.lock: '{path}' cannot be read ({fault.strerror})"]) from None
+    except (ValueError, KeyError, TypeError) as fault:
+        raise StackError([f"heavylift:stage.lock: '{path}' is not a weights lock file ({fault!r})"]) from None
+    if (lock.repository, lock.commit) != (model.repository, model.revision):
+        raise StackError(
+            [
+                f"heavylift:stage.lock: '{path}' pins {lock.repository} at {lock.commit}: expected "
+                f"{model.repository} at {model.revision}; write a new lock, or correct heavylift:model"
+            ]
+        )
+    return lock
+
+
+def weights_digest(model: Model, lock: WeightsLock | None) -> str:
+    """First 16 hex digits of the SHA-256 of the canonical JSON of what is staged."""
+    identity = {
+        "repository": model.repository,
+        "revision": model.revision,
+        "include": sorted(set(model.include)),
+        "lock_sha256": lock.sha256 if lock else None,
+    }
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

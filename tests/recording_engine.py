@@ -1,0 +1,207 @@
+"""An engine that records what a program registers, for tests without Pulumi's engine, a cluster or a network.
+
+It stands behind the SDK's own mock monitor, which is no public interface: nothing else in the tests
+knows of it. It shows names, inputs, parents, dependencies and options as the program gave them; it
+does not show what the real engine adds (inherited retention, autonaming, defaults of the server).
+"""
+
+import asyncio
+import contextvars
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+from google.protobuf import empty_pb2
+from google.protobuf.json_format import MessageToDict
+from pulumi.output import Unknown
+from pulumi.runtime import mocks, rpc, settings
+from pulumi.runtime.stack import run_in_stack
+
+AUTONAME = "{name}-0123abcd"
+"""The name of an object that has none, as the provider would make one."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """One resource as the program registered it."""
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    """Name of the parent; empty for a resource of the stack itself."""
+    inputs: Mapping[str, Any]
+    secrets: frozenset[str]
+    """Every text that was registered as a secret, whatever its place."""
+    depends_on: frozenset[str]
+    """URNs."""
+    options: Mapping[str, Any]
+    """Options that were set, with the names of the engine's protocol."""
+
+
+@dataclass
+class Recording:
+    """All that one run of a program registered, in order, and what it said."""
+
+    registrations: list[Registration] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Registered outputs of components and of the stack, by URN."""
+    infos: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def of_type(self, kind: str) -> list[Registration]:
+        """The registrations whose type ends with `kind`, such as "batch/v1:Job" or ":WeightStage"."""
+        return [registration for registration in self.registrations if registration.type.endswith(kind)]
+
+    def only(self, kind: str) -> Registration:
+        """The single registration of a kind."""
+        (registration,) = self.of_type(kind)
+        return registration
+
+
+class _Answers(mocks.Mocks):
+    """Gives each object its inputs back as state, with a name where the provider would make one."""
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        state = copy.deepcopy(args.inputs)
+        if args.typ.startswith("kubernetes:"):
+            metadata = state.setdefault("metadata", {})
+            metadata.setdefault("name", AUTONAME.format(name=args.name))
+        return f"{args.name}-id", state
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], None]:
+        raise AssertionError(f"the program asks the provider ({args.token}), which a preview cannot rely on")
+
+
+class _RecordingMonitor(mocks.MockMonitor):
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(_Answers())
+        self._recording = recording
+
+    def RegisterResource(self, request: Any) -> Any:
+        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+        if request.type != "pulumi:pulumi:Stack":
+            self._recording.registrations.append(_registration(request, response.urn))
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:
+        self._recording.outputs[request.urn] = rpc.deserialize_properties(request.outputs)
+        return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]
+
+
+class _RecordingEngine(mocks.MockEngine):
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(None)
+        self._recording = recording
+
+    def Log(self, request: Any) -> None:
+        kinds = {1: self._recording.infos, 2: self._recording.warnings}
+        kinds.get(request.severity, []).append(request.message)
+
+
+_OPTIONS = (
+    "customTimeouts",
+    "deleteBeforeReplace",
+    "ignoreChanges",
+    "importId",
+    "protect",
+    "provider",
+    "retainOnDelete",
+)
+
+
+def _registration(request: Any, urn: str) -> Registration:
+    raw = MessageToDict(request)
+    return Registration(
+        urn=urn,
+        type=request.type,
+        name=request.name,
+        parent=request.parent.rsplit("::", 1)[-1] if "pulumi:pulumi:Stack" not in request.parent else "",
+        inputs=_unwrapped(rpc.deserialize_properties(request.object, keep_unknowns=True)),
+        secrets=frozenset(_secret_texts(raw.get("object", {}))),
+        depends_on=frozenset(request.dependencies),
+        options={name: raw[name] for name in _OPTIONS if name in raw},
+    )
+
+
+def _unwrapped(value: Any) -> Any:
+    """Plain values: secrets as what they hold, unknown values as a word."""
+    if rpc.is_rpc_secret(value):
+        return _unwrapped(rpc.unwrap_rpc_secret(value))
+    if isinstance(value, Unknown):
+        return "(known after apply)"
+    if isinstance(value, dict):
+        return {key: _unwrapped(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unwrapped(inner) for inner in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # the protocol knows one kind of number
+    return value
+
+
+def _secret_texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        if value.get(rpc._special_sig_key) == rpc._special_secret_sig:
+            return _texts(value.get("value"))
+        return [text for inner in value.values() for text in _secret_texts(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in _secret_texts(inner)]
+    return []
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in _texts(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in _texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def record(
+    program: Callable[[], object],
+    *,
+    preview: bool = False,
+    stack: str = "unit",
+    config: Mapping[str, str] | None = None,
+    secret_keys: Sequence[str] = (),
+) -> Recording:
+    """Runs a program to its end and returns what it registered.
+
+    `config` has whole keys ("heavylift:model") and texts, objects as JSON, as the engine hands them over.
+    """
+    recording = Recording()
+    contextvars.copy_context().run(_run, program, recording, preview, stack, dict(config or {}), list(secret_keys))
+    return recording
+
+
+def _run(
+    program: Callable[[], object],
+    recording: Recording,
+    preview: bool,
+    stack: str,
+    config: dict[str, str],
+    secret_keys: list[str],
+) -> None:
+    monitor = _RecordingMonitor(recording)
+    features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)  # type: ignore[no-untyped-call]
+    settings.ROOT.set(None)
+    settings.configure(
+        mocks.MockSettings(  # type: ignore[no-untyped-call]
+            monitor=monitor,
+            monitor_features=features,
+            engine=_RecordingEngine(recording),
+            project="heavylift",
+            stack=stack,
+            dry_run=preview,
+            organization=None,
+            callbacks=None,
+        )
+    )
+    pulumi.runtime.set_all_config(config, secret_keys)
+    asyncio.run(run_in_stack(lambda: _called(program)))
+
+
+def _called(program: Callable[[], object]) -> None:
+    program()
