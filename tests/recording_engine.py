@@ -6,9 +6,10 @@ does not show what the real engine adds (inherited retention, autonaming, defaul
 """
 
 import asyncio
+import contextlib
 import contextvars
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,19 +76,31 @@ class _Answers(mocks.Mocks):
         raise AssertionError(f"the program asks the provider ({args.token}), which a preview cannot rely on")
 
 
+@contextlib.contextmanager
+def _thread_loop_closed() -> Iterator[None]:
+    """Closes the event loop that the mock monitor makes in each worker thread and leaves open."""
+    yield
+    with contextlib.suppress(RuntimeError):
+        loop = asyncio.get_event_loop()
+        if not loop.is_running():
+            loop.close()
+            asyncio.set_event_loop(None)
+
+
 class _RecordingMonitor(mocks.MockMonitor):
     def __init__(self, recording: Recording) -> None:
         super().__init__(_Answers())
         self._recording = recording
 
     def RegisterResource(self, request: Any) -> Any:
-        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+        with _thread_loop_closed():
+            response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type != "pulumi:pulumi:Stack":
             self._recording.registrations.append(_registration(request, response.urn))
         return response
 
     def RegisterResourceOutputs(self, request: Any) -> Any:
-        self._recording.outputs[request.urn] = rpc.deserialize_properties(request.outputs)
+        self._recording.outputs[request.urn] = _unwrapped(rpc.deserialize_properties(request.outputs))
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]
 
 
@@ -118,7 +131,7 @@ def _registration(request: Any, urn: str) -> Registration:
         urn=urn,
         type=request.type,
         name=request.name,
-        parent=request.parent.rsplit("::", 1)[-1] if "pulumi:pulumi:Stack" not in request.parent else "",
+        parent="" if "::pulumi:pulumi:Stack::" in request.parent else request.parent.rsplit("::", 1)[-1],
         inputs=_unwrapped(rpc.deserialize_properties(request.object, keep_unknowns=True)),
         secrets=frozenset(_secret_texts(raw.get("object", {}))),
         depends_on=frozenset(request.dependencies),

@@ -1,0 +1,61 @@
+"""Everything that each stack file makes, word for word: the diff that a reviewer without a cluster reads.
+
+After a wanted change: `pytest tests/golden --regenerate-golden`, and read what changed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.program import PROGRAM, run_program
+from tests.recording_engine import Recording
+
+STACKS = sorted(file.name.split(".")[1] for file in PROGRAM.glob("Pulumi.*.yaml"))
+FOLDER = Path(__file__).parent
+
+
+@pytest.mark.parametrize("mode", ["preview", "up"])
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_program_registers_what_was_reviewed(
+    stack: str, mode: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    rendered = _text(run_program(monkeypatch, stack, preview=mode == "preview"))
+    golden = FOLDER / f"{stack}.{mode}.json"
+    if pytestconfig.getoption("--regenerate-golden"):
+        golden.write_text(rendered)
+    assert golden.exists(), f"no golden file for stack {stack}: run with --regenerate-golden and review it"
+    assert rendered == golden.read_text(), f"stack {stack} changed: review it with --regenerate-golden"
+
+
+def test_no_golden_file_is_left_of_a_stack_that_is_gone() -> None:
+    assert {file.name.split(".")[0] for file in FOLDER.glob("*.json")} == set(STACKS)
+
+
+def _text(recording: Recording) -> str:
+    exports = next(outputs for urn, outputs in recording.outputs.items() if "pulumi:pulumi:Stack::" in urn)
+    document = {
+        "infos": recording.infos,
+        "warnings": recording.warnings,
+        "exports": exports,
+        "resources": [
+            {
+                "name": registration.name,
+                "type": registration.type,
+                "parent": registration.parent,
+                "inputs": _without_texts(registration.inputs),
+                "options": {key: value for key, value in registration.options.items() if key != "provider"},
+                "depends_on": sorted(urn.rsplit("::", 1)[-1] for urn in registration.depends_on),
+            }
+            for registration in sorted(recording.registrations, key=lambda registration: registration.urn)
+        ],
+    }
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _without_texts(inputs: Any) -> Any:
+    """A ConfigMap's files by name only: the stager's code has tests of its own."""
+    if inputs.get("kind") != "ConfigMap":
+        return inputs
+    return {**inputs, "data": sorted(inputs["data"])}

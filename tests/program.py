@@ -1,0 +1,70 @@
+"""Runs the whole program, as Pulumi would, against the recording engine and a cluster that is only described."""
+
+import json
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components import cluster_facts
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts
+from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from config.stack import StackConfig
+from config.stack_file import NAMESPACE, read_sections, stack_file
+from tests.recording_engine import Recording, record
+
+PROGRAM = Path(__file__).parent.parent
+OVERRIDES = ("HEAVYLIFT_STAGE_IMAGE", "HEAVYLIFT_ENGINE_IMAGE", "HF_ENDPOINT")
+
+
+def fit_cluster(stack: StackConfig) -> ClusterFacts:
+    """A cluster with exactly what a stack relies on, or one node where it names none."""
+    nodes = stack.nodes
+    allocatable = {GPU_RESOURCE: str(nodes.gpus_per_node)}
+    if nodes.fabric:
+        allocatable[nodes.fabric.resource] = str(nodes.fabric.count)
+    return ClusterFacts(
+        identifier="5f0c7a44-6a55-4d52-9f0d-8d2a6a1f0c11",
+        nodes=[
+            NodeFacts(name, labels={HOSTNAME_LABEL: name}, allocatable=allocatable)
+            for name in nodes.names or ["only-node"]
+        ],
+    )
+
+
+def run_program(
+    monkeypatch: pytest.MonkeyPatch,
+    stack: str,
+    *,
+    preview: bool = False,
+    sections: Mapping[str, Any] | None = None,
+    cluster: ClusterFacts | ClusterUnreachable | None = None,
+    hub_token: str | None = None,
+) -> Recording:
+    """One preview or update of a stack, with its own file or other `sections`, on a fit cluster or another one."""
+    sections = read_sections(stack_file(stack, PROGRAM)) if sections is None else sections
+    values = {
+        f"{NAMESPACE}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in sections.items()
+    }
+    token = {f"{NAMESPACE}hub_token": hub_token} if hub_token else {}
+
+    def described(*_: object) -> ClusterFacts:
+        if isinstance(cluster, ClusterUnreachable):
+            raise cluster
+        return cluster or fit_cluster(StackConfig.parse(sections))
+
+    monkeypatch.chdir(PROGRAM)
+    monkeypatch.setattr(cluster_facts, "read_cluster", described)
+    monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")
+    monkeypatch.setenv("HEAVYLIFT_KUBE_CONTEXT", "test")
+    for variable in OVERRIDES:
+        monkeypatch.delenv(variable, raising=False)
+    return record(
+        lambda: runpy.run_path(str(PROGRAM / "__main__.py")),
+        preview=preview,
+        stack=stack,
+        config=values | token,
+        secret_keys=list(token),
+    )
