@@ -15,9 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stager import verify
+from stager.command_line import parser
 from stager.errors import StagerError, Stopped
+from stager.lock import lock_from_hub, lock_from_manifest, write_lock
+from stager.lockfile import read_lock
+from stager.mirror import mirror
 from stager.progress import Progress
-from stager.stage import DEFAULT_STALL_SECONDS, DEFAULT_STREAMS, Order, stage
+from stager.prune import prune
+from stager.source import HUB
+from stager.stage import Order, stage
 
 READABLE_FOR_ALL = 0o022
 STOPPED_STATUS = 128 + signal.SIGTERM
@@ -28,55 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["verify"]:
         return verify.main(arguments[1:])
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     os.umask(READABLE_FOR_ALL)
+    doors = {"stage": _stage, "lock": _lock, "mirror": _mirror, "prune": _prune}
     try:
-        options.run(options, ending)
+        doors[options.door](options, ending)
     except StagerError as error:
         print(f"stager: {error}", file=sys.stderr, flush=True)
         verify.write_termination_message([f"stager: {error}"], options.termination_log)
         return STOPPED_STATUS if isinstance(error, Stopped) else 1
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="stager", description="Bring verified weights onto a volume.")
-    parser.add_argument("--termination-log", type=Path, default=verify.TERMINATION_LOG, help=argparse.SUPPRESS)
-    doors = parser.add_subparsers(required=True, metavar="DOOR")
-    _add_stage(doors)
-    return parser
-
-
-def _add_stage(doors: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    door = doors.add_parser("stage", help="download, verify and mark one repository at one revision")
-    door.add_argument("--directory", type=Path, required=True, help="where the files go, <mount>/<digest>")
-    door.add_argument("--repository", required=True, help="the repository on the hub, owner/name")
-    door.add_argument("--revision", required=True, help="a full commit, or a branch with --allow-unpinned")
-    door.add_argument("--include", action="append", default=[], metavar="PATTERN", help="only files that match; repeat")
-    door.add_argument("--lock", type=Path, help="stage exactly the files of this lock")
-    door.add_argument(
-        "--source",
-        action="append",
-        metavar="SOURCE",
-        help="hub (default), s3://…, https://…, /directory; repeat, in order",
-    )
-    door.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
-    _add_streams(door)
-    door.set_defaults(run=_stage)
-
-
-def _add_streams(door: argparse.ArgumentParser) -> None:
-    door.add_argument("--streams", type=int, default=DEFAULT_STREAMS, help="connections at once (default: %(default)s)")
-    door.add_argument(
-        "--stall-seconds",
-        type=float,
-        default=DEFAULT_STALL_SECONDS,
-        help="give a connection up after so long without a byte (default: %(default)s)",
-    )
-    door.add_argument("--termination-log", type=Path, default=verify.TERMINATION_LOG, help="default: %(default)s")
 
 
 def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
@@ -86,13 +56,50 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         revision=options.revision,
         include=options.include,
         lock=options.lock,
-        sources=options.source or ["hub"],
+        sources=options.sources or [HUB],
         allow_unpinned=options.allow_unpinned,
         streams=options.streams,
         stall_seconds=options.stall_seconds,
     )
     with Progress() as progress:
         stage(order, progress, ending)
+
+
+def _lock(options: argparse.Namespace, ending: threading.Event) -> None:
+    if options.from_manifest:
+        listing = lock_from_manifest(options.from_manifest)
+    elif options.repository and options.revision:
+        with Progress() as progress:
+            listing = lock_from_hub(options.repository, options.revision, options.include, progress, ending)
+    else:
+        raise StagerError("lock: expected REPOSITORY and --revision, or --from-manifest DIR")
+    output = options.output or Path("weights", f"{listing.repository.split('/')[-1].lower()}.lock.json")
+    write_lock(output, listing)
+    print(f"{output}: {len(listing.files)} files, {listing.total_bytes:,} bytes of {listing.commit}")
+
+
+def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
+    with Progress() as progress:
+        mirror(
+            read_lock(options.lock),
+            options.target,
+            source_names=options.sources or [HUB],
+            streams=options.streams,
+            stall_seconds=options.stall_seconds,
+            progress=progress,
+            ending=ending,
+        )
+
+
+def _prune(options: argparse.Namespace, ending: threading.Event) -> None:
+    prune(
+        options.mount,
+        in_use=options.in_use,
+        keep_newest=options.keep_newest,
+        dry_run=options.dry_run,
+        say=print,
+        ending=ending,
+    )
 
 
 if __name__ == "__main__":

@@ -1,104 +1,73 @@
-"""The weights lock: the files of one repository at one commit with their sizes and SHA-256, committed beside a stack.
+"""Makes a weights lock: from the hub's file list at one commit, or from what was staged already.
 
-A stack that names a lock stages exactly it, and a pull request that changes the model shows it file by file.
-Refuses a lock that is not one, with everything that is wrong with it at once.
+The hub has no SHA-256 for small files outside of large-file storage. They are read, checked by their git blob id,
+and their SHA-256 is computed here, so that a lock has one for every file.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator
+import dataclasses
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
+from stager.content_hash import ContentHash
+from stager.ending import pause_until
 from stager.errors import StagerError
-from stager.listing import FULL_COMMIT, Listing, RemoteFile, is_safe
-from stager.verify import Manifest
+from stager.hub import Hub
+from stager.listing import Listing, RemoteFile, select
+from stager.lockfile import listing_of, render_lock
+from stager.patience import Patience, ask_patiently
+from stager.progress import Progress
+from stager.ranges import RangeReader
+from stager.source import HUB, sources
+from stager.supply import Supply, Unobtainable
+from stager.verify import Unverified, read_manifest
+from stager.volume import make_directory, replace_file, volume_error
 
-LOCK_VERSION = 1
-SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def render_lock(listing: Listing) -> str:
-    """The text of a lock file, files in order of their paths; every file must have its SHA-256."""
-    files = [
-        {"path": file.path, "size": file.size, "sha256": file.sha256}
-        for file in sorted(listing.files, key=lambda file: file.path)
-    ]
-    lock = {
-        "version": LOCK_VERSION,
-        "repository": listing.repository,
-        "revision": listing.revision,
-        "commit": listing.commit,
-        "files": files,
-        "total_bytes": listing.total_bytes,
-    }
-    return json.dumps(lock, indent=2, ensure_ascii=False) + "\n"
+STREAMS = 8
+STALL_SECONDS = 30.0
 
 
-def read_lock(path: Path) -> Listing:
-    """The listing that the lock file at `path` holds; raises `StagerError` with all that is wrong with it."""
+def lock_from_hub(
+    repository: str, revision: str, include: Sequence[str], progress: Progress, ending: threading.Event
+) -> Listing:
+    """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
+    pause, patience = pause_until(ending), Patience()
+    found = ask_patiently(lambda: Hub().listing(repository, revision), patience=patience, say=progress.say, pause=pause)
+    listing = select(found, include)
+    reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
+    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=patience)
+    with ThreadPoolExecutor(max_workers=STREAMS) as pool:
+        files = tuple(pool.map(lambda file: file if file.sha256 else _with_sha256(file, supply), listing.files))
+    return dataclasses.replace(listing, files=files)
+
+
+def lock_from_manifest(directory: Path) -> Listing:
+    """What was staged and verified in `directory`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return listing_of(read_manifest(directory))
+    except Unverified as verdict:
+        raise StagerError(str(verdict)) from None
+
+
+def write_lock(path: Path, listing: Listing) -> None:
+    """Write the lock of `listing` to `path`."""
+    make_directory(path.parent)
+    try:
+        replace_file(path, render_lock(listing))
     except OSError as error:
-        raise StagerError(f"lock {path}: cannot be read: {error.strerror}") from None
-    return parse_lock(text, str(path))
+        raise volume_error(error, path) from None
 
 
-def parse_lock(text: str, name: str) -> Listing:
-    """The listing in the text of a lock; `name` says in messages where the text came from."""
+def _with_sha256(file: RemoteFile, supply: Supply) -> RemoteFile:
+    content_hash = ContentHash(file)
     try:
-        lock = json.loads(text)
-    except ValueError as error:
-        raise StagerError(f"lock {name}: not valid JSON: {error}") from None
-    wrong = list(_problems(lock))
-    if wrong:
-        raise StagerError(f"lock {name}: " + "; ".join(wrong))
-    files = tuple(RemoteFile(entry["path"], entry["size"], entry["sha256"]) for entry in lock["files"])
-    return Listing(lock["repository"], lock["revision"], lock["commit"], files)
-
-
-def listing_of(manifest: Manifest) -> Listing:
-    """What was staged, as a listing from which the lock of the same weights can be made."""
-    files = tuple(RemoteFile(file.path, file.size, file.sha256) for file in manifest.files)
-    return Listing(manifest.repository, manifest.revision, manifest.commit, files)
-
-
-def _problems(lock: Any) -> Iterator[str]:
-    if not isinstance(lock, dict) or lock.get("version") != LOCK_VERSION:
-        yield f"expected an object of version {LOCK_VERSION}, as `python -m stager lock` writes it"
-        return
-    for key in ("repository", "revision", "commit"):
-        if not isinstance(lock.get(key), str) or not lock[key]:
-            yield f"{key} is {lock.get(key)!r}, expected a text"
-    if isinstance(lock.get("commit"), str) and not FULL_COMMIT.fullmatch(lock["commit"]):
-        yield f"commit is {lock['commit']!r}, expected 40 hexadecimal digits"
-    files = lock.get("files")
-    if not isinstance(files, list) or not files:
-        yield "files is missing or empty"
-        return
-    entry_problems = [problem for entry in files for problem in _entry_problems(entry)]
-    yield from entry_problems
-    if not entry_problems:
-        yield from _sum_problems(lock, files)
-
-
-def _entry_problems(entry: Any) -> Iterator[str]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str) or not is_safe(entry["path"]):
-        yield f"file entry {entry!r} has no usable path"
-        return
-    size, sha256 = entry.get("size"), entry.get("sha256")
-    if type(size) is not int or size < 0:
-        yield f"{entry['path']}: size is {size!r}, expected bytes"
-    if not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
-        yield f"{entry['path']}: sha256 is {sha256!r}, expected 64 hexadecimal digits"
-
-
-def _sum_problems(lock: dict[str, Any], files: list[dict[str, Any]]) -> Iterator[str]:
-    paths = [entry["path"] for entry in files]
-    if len(set(paths)) != len(paths):
-        yield "a path is listed twice"
-    total = sum(entry["size"] for entry in files)
-    if lock.get("total_bytes") != total:
-        yield f"total_bytes is {lock.get('total_bytes')!r}, but the files sum to {total}"
+        for chunk in supply.read(file, 0, file.size):
+            content_hash.update(chunk)
+    except Unobtainable as reason:
+        raise StagerError(str(reason)) from None
+    if problem := content_hash.problem():
+        raise StagerError(f"{file.path}: {problem}")
+    return dataclasses.replace(file, sha256=content_hash.sha256)

@@ -19,6 +19,7 @@ from stager.listing import Listing, RemoteFile
 from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, without_secrets
 from stager.s3 import Bucket
 
+HUB = "hub"
 DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
 
 
@@ -38,7 +39,7 @@ def sources(names: Sequence[str], listing: Listing, reader: RangeReader) -> list
 
 def require_names(names: Sequence[str]) -> None:
     """Refuse all texts that name no source, at once."""
-    wrong = [name for name in names if name != "hub" and urlsplit(name).scheme not in ("s3", "https", "http", "file")]
+    wrong = [name for name in names if name != HUB and urlsplit(name).scheme not in ("s3", "https", "http", "file")]
     wrong = [name for name in wrong if not name.startswith("/")]
     if wrong:
         raise StagerError(
@@ -47,14 +48,14 @@ def require_names(names: Sequence[str]) -> None:
 
 
 def _source(name: str, listing: Listing, reader: RangeReader) -> Source:
-    if name == "hub":
+    if name == HUB:
         hub = Hub()
         return WebSource(hub.name, lambda file: hub.locate(listing, file), reader)
     kind = urlsplit(name).scheme
     place = _layout(name, listing)
     if kind == "s3":
-        bucket = Bucket(urlsplit(name).netloc)
-        return WebSource(name, lambda file: bucket.locate(file, place(file.path).split("/", 3)[3]), reader)
+        bucket, key = Bucket(urlsplit(name).netloc), object_key(name, listing)
+        return WebSource(name, lambda file: bucket.locate(file, key(file.path)), reader)
     if kind in ("http", "https"):
         return WebSource(without_secrets(name), lambda file: Address(place(quote(file.path))), reader)
     return DirectorySource(name, lambda file: Path(place(file.path).removeprefix("file://")))
@@ -64,6 +65,12 @@ def _layout(name: str, listing: Listing) -> Callable[[str], str]:
     template = name if "{path}" in name else name.rstrip("/") + DEFAULT_LAYOUT
     fixed = template.replace("{repository}", listing.repository).replace("{commit}", listing.commit)
     return lambda path: fixed.replace("{path}", path)
+
+
+def object_key(name: str, listing: Listing) -> Callable[[str], str]:
+    """A function from a path in the repository to the object's key in the bucket of the S3 source `name`."""
+    place = _layout(name, listing)
+    return lambda path: place(path).removeprefix("s3://").partition("/")[2]
 
 
 class WebSource:

@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stager.errors import SourceTrouble, StagerError, Stopped
+from stager.ending import pause_until
+from stager.errors import StagerError
 from stager.hub import Hub
 from stager.lease import Lease, Pace
 from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
-from stager.lock import read_lock
+from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
+from stager.patience import Patience, ask_patiently
 from stager.progress import Progress
 from stager.ranges import RangeReader
-from stager.source import require_names, sources
-from stager.supply import Patience, Supply
-from stager.transfer import STOPPED, Transfer
+from stager.source import HUB, require_names, sources
+from stager.supply import Supply
+from stager.transfer import Transfer
 from stager.verify import Manifest, foreign_files, manifest_path, problems, read_manifest
 from stager.volume import make_directory, replace_file, require_space
 
@@ -38,7 +40,7 @@ class Order:
     revision: str
     include: Sequence[str] = ()
     lock: Path | None = None
-    sources: Sequence[str] = ("hub",)
+    sources: Sequence[str] = (HUB,)
     allow_unpinned: bool = False
     streams: int = DEFAULT_STREAMS
     stall_seconds: float = DEFAULT_STALL_SECONDS
@@ -62,7 +64,7 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
         if manifest_path(order.directory).exists():
             progress.say(f"staging again: {'; '.join(found)}")
             withdraw_manifest(order.directory)
-        pause = _pause(ending)
+        pause = pause_until(ending)
         listing = locked or _hub_listing(order, progress, pause)
         _refuse_foreign_files(order.directory, listing)
         _transfer(order, listing, lease, progress, pause, ending)
@@ -107,42 +109,18 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
     return {file.path: file.sha256 for file in manifest.files}
 
 
-def _pause(ending: threading.Event) -> Callable[[float], None]:
-    def pause(seconds: float) -> None:
-        if ending.wait(max(0.0, seconds)):
-            raise Stopped(STOPPED)
-
-    return pause
-
-
 def _hub_listing(order: Order, progress: Progress, pause: Callable[[float], None]) -> Listing:
     """The hub's file list; a branch is looked up once for a directory, so that a resumed run stays at its commit."""
-    hub = Hub()
     note = manifest_path(order.directory).with_name("commit")
     revision = order.revision
     if not FULL_COMMIT.fullmatch(revision) and note.is_file():
-        noted = note.read_text(encoding="utf-8").strip()
+        noted = note.read_text(encoding="utf-8", errors="replace").strip()
         revision = noted if FULL_COMMIT.fullmatch(noted) else revision
-    listing = patient_listing(hub, order.repository, revision, order.patience, progress, pause)
+    listing = ask_patiently(
+        lambda: Hub().listing(order.repository, revision), patience=order.patience, say=progress.say, pause=pause
+    )
     replace_file(note, listing.commit + "\n")
     return select(Listing(order.repository, order.revision, listing.commit, listing.files), order.include)
-
-
-def patient_listing(
-    hub: Hub, repository: str, revision: str, patience: Patience, progress: Progress, pause: Callable[[float], None]
-) -> Listing:
-    """The hub's file list, asked for again while the hub fails in passing."""
-    for wait in patience.waits:
-        try:
-            return hub.listing(repository, revision)
-        except SourceTrouble as trouble:
-            delay = wait if trouble.wait is None else min(trouble.wait, patience.longest_wait)
-            progress.say(f"{trouble}; again in {delay:.1f} s")
-            pause(delay)
-    try:
-        return hub.listing(repository, revision)
-    except SourceTrouble as trouble:
-        raise StagerError(f"{trouble}; it was asked {len(patience.waits) + 1} times") from None
 
 
 def _refuse_foreign_files(directory: Path, listing: Listing) -> None:

@@ -7,25 +7,15 @@ refuses a file is not asked for that file again. Refuses when no source is left.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import RemoteFile
+from stager.patience import Patience
 from stager.source import Source
-
-
-@dataclass(frozen=True)
-class Patience:
-    """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests."""
-
-    waits: tuple[float, ...] = (1, 2, 4, 8, 16, 30)
-    rest_seconds: float = 60.0
-    longest_wait: float = 600.0
 
 
 class Unobtainable(Exception):
@@ -112,16 +102,14 @@ class Supply:
 
     def _note_trouble(self, source: Source, trouble: SourceTrouble, failures: int) -> int:
         """Wait as is due, or let the source rest; returns the failures in a row that still count."""
-        waits = self._patience.waits
-        if failures > len(waits):
+        if failures > len(self._patience.waits):
             text = f"{source.name}: {trouble} ({failures} times in a row)"
             with self._lock:
                 self._resting[source.name] = (time.monotonic() + self._patience.rest_seconds, text)
             self._say(f"{text}; leaving it alone for {self._patience.rest_seconds:.0f} s")
             return 0
-        wait = waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - so that streams do not come back as one
+        wait = self._patience.wait_after(failures, trouble)
         if trouble.wait is not None:
-            wait = min(trouble.wait, self._patience.longest_wait)
             with self._lock:
                 self._closed_until[source.name] = time.monotonic() + wait
         self._say(f"{source.name}: {trouble}; again in {wait:.1f} s")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
+from stager.ending import STOPPED
 from stager.errors import StagerError, Stopped
 from stager.listing import Listing, RemoteFile
 from stager.part import BLOCK_BYTES, Part
@@ -22,7 +23,6 @@ from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 3.0
-STOPPED = "stopped; the next run goes on from here"
 
 
 class State(Enum):

@@ -1,0 +1,205 @@
+"""Fills an S3 mirror from a lock, so that the hub is asked once and every node reads the mirror.
+
+Parts are fetched and uploaded in parallel and never touch a disk; memory is bounded by two parts for each stream. Each
+part is sent with its SHA-256, each file is hashed whole before its upload is completed, and only then a note is
+written beside it. A run that was ended goes on with the parts that are there; a file that was put together from parts
+of two runs is read back and hashed, since its bytes did not all pass by here. Refuses a source whose bytes are wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stager.content_hash import ContentHash
+from stager.ending import STOPPED, pause_until
+from stager.errors import StagerError, Stopped
+from stager.listing import Listing, RemoteFile
+from stager.multipart import PART_BYTES, MultipartUpload, Range, ranges
+from stager.progress import Progress
+from stager.ranges import RangeReader
+from stager.s3 import s3_client
+from stager.source import object_key, require_names, sources
+from stager.supply import Supply, Unobtainable
+from stager.verify import OWN_DIRECTORY
+
+MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
+
+
+def mirror(
+    listing: Listing,
+    target: str,
+    *,
+    source_names: Sequence[str],
+    streams: int,
+    stall_seconds: float,
+    progress: Progress,
+    ending: threading.Event,
+) -> None:
+    """Bring every file of `listing` to `target` (`s3://bucket/prefix`), verified; raises `StagerError`."""
+    require_names(source_names)
+    if urlsplit(target).scheme != "s3" or not urlsplit(target).netloc:
+        raise StagerError(f"mirror {target!r}: expected s3://bucket/prefix")
+    reader = RangeReader(streams=streams, stall_seconds=stall_seconds)
+    fetch, read_back = (
+        Supply(sources(names, listing, reader), say=progress.say, pause=pause_until(ending))
+        for names in (source_names, [target])
+    )
+    progress.total = listing.total_bytes
+    with ThreadPoolExecutor(max_workers=streams) as pool:
+        filling = _Mirror(listing, target, fetch, read_back, pool, streams, progress, ending)
+        try:
+            for file in listing.files:
+                filling.bring(file)
+        except (ClientError, BotoCoreError) as error:
+            raise StagerError(f"{target}: {error}") from None
+        except Unobtainable as reason:
+            raise StagerError(str(reason)) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            ending.set()
+    progress.say(progress.summary(len(listing.files)))
+
+
+class _Mirror:
+    def __init__(
+        self,
+        listing: Listing,
+        target: str,
+        sources: Supply,
+        read_back: Supply,
+        pool: ThreadPoolExecutor,
+        streams: int,
+        progress: Progress,
+        ending: threading.Event,
+    ) -> None:
+        self._bucket = urlsplit(target).netloc
+        self._key = object_key(target, listing)
+        self._sources = sources
+        self._read_back = read_back
+        self._pool = pool
+        self._streams = streams
+        self._progress = progress
+        self._ending = ending
+        self._client = s3_client(connections=2 * streams)
+
+    def bring(self, file: RemoteFile) -> None:
+        """Make the mirror have `file`, verified; sends nothing when it has."""
+        etag = self._etag(file)
+        if etag and self._noted(file) == _note(file, etag):
+            self._progress.add_reused(file.size)
+            return
+        if etag and self._hash_in_mirror(file).problem():
+            self._progress.say(f"{file.path}: the mirror's copy is wrong; sending it again")
+            etag = None
+        if etag is None:
+            etag = self._send(file)
+        self._client.put_object(Bucket=self._bucket, Key=self._note_key(file), Body=_note(file, etag))
+        self._progress.say(f"{file.path}: {file.size:,} bytes, hash is right")
+
+    def _send(self, file: RemoteFile) -> str:
+        """Fetch and send `file` until its hash is right, from the next source each time; returns its ETag."""
+        problem = ""
+        for skip in range(max(2, len(self._sources.sources))):
+            etag, problem = self._send_small(file, skip) if file.size <= PART_BYTES else self._send_parts(file, skip)
+            if etag is not None:
+                return etag
+            origin = ", ".join(self._sources.suppliers(file)) or "the mirror"
+            problem = f"{file.path}: wrong content from {origin}: {problem}"
+            self._progress.say(problem)
+            self._sources.forget_suppliers(file)
+            self._progress.add_fetched(-file.size)
+        raise StagerError(problem)
+
+    def _send_small(self, file: RemoteFile, skip: int) -> tuple[str | None, str]:
+        content = self._fetch(self._sources, file, Range(1, 0, file.size), skip)
+        content_hash = ContentHash(file)
+        content_hash.update(content)
+        if problem := content_hash.problem():
+            return None, problem
+        checksum = base64.b64encode(bytes.fromhex(content_hash.sha256)).decode()
+        answer = self._client.put_object(
+            Bucket=self._bucket, Key=self._key(file.path), Body=bytes(content), ChecksumSHA256=checksum
+        )
+        return str(answer["ETag"]), ""
+
+    def _send_parts(self, file: RemoteFile, skip: int) -> tuple[str | None, str]:
+        upload = MultipartUpload(self._client, self._bucket, self._key(file.path), file)
+
+        def fetch_and_send(part: Range) -> bytearray:
+            content = self._fetch(self._sources, file, part, skip)
+            upload.send(part, content)
+            return content
+
+        missing = [part for part in ranges(file) if not upload.has(part)]
+        self._progress.add_reused(file.size - sum(part.end - part.start for part in missing))
+        content_hash = ContentHash(file)
+        for content in self._in_order(fetch_and_send, missing):
+            content_hash.update(content)
+        if not upload.resumed and (problem := content_hash.problem()):
+            upload.abort()
+            return None, problem
+        etag = upload.complete()
+        if upload.resumed and (problem := self._hash_in_mirror(file).problem()):
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(file.path))
+            return None, problem
+        return etag, ""
+
+    def _hash_in_mirror(self, file: RemoteFile) -> ContentHash:
+        self._progress.say(f"{file.path}: reading it back from the mirror to verify it")
+        content_hash = ContentHash(file)
+        for content in self._in_order(lambda part: self._fetch(self._read_back, file, part), ranges(file)):
+            content_hash.update(content)
+        return content_hash
+
+    def _in_order(self, work: Callable[[Range], bytearray], parts: list[Range]) -> Iterator[bytearray]:
+        """The results of `work` in the order of `parts`, with as many under way as there are streams."""
+        under_way: deque[Future[bytearray]] = deque()
+        for part in parts:
+            under_way.append(self._pool.submit(work, part))
+            if len(under_way) == self._streams:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+    def _fetch(self, supply: Supply, file: RemoteFile, part: Range, skip: int = 0) -> bytearray:
+        content = bytearray()
+        for chunk in supply.read(file, part.start, part.end, skip=skip):
+            if self._ending.is_set():
+                raise Stopped(STOPPED)
+            content += chunk
+            self._progress.add_fetched(len(chunk))
+        return content
+
+    def _etag(self, file: RemoteFile) -> str | None:
+        """The ETag of the object where `file` belongs, if there is one of the right size."""
+        try:
+            answer = self._client.head_object(Bucket=self._bucket, Key=self._key(file.path))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in MISSING:
+                return None
+            raise
+        return str(answer["ETag"]) if answer["ContentLength"] == file.size else None
+
+    def _note_key(self, file: RemoteFile) -> str:
+        return self._key(f"{OWN_DIRECTORY}/verified/{file.path}")
+
+    def _noted(self, file: RemoteFile) -> bytes | None:
+        try:
+            return bytes(self._client.get_object(Bucket=self._bucket, Key=self._note_key(file))["Body"].read())
+        except ClientError as error:
+            if error.response["Error"]["Code"] in MISSING:
+                return None
+            raise
+
+
+def _note(file: RemoteFile, etag: str) -> bytes:
+    """What is written beside a verified object: good for these very bytes only, since they decide the ETag."""
+    return json.dumps({"sha256": file.sha256, "etag": etag}).encode()

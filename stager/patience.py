@@ -1,0 +1,51 @@
+"""How long to go on asking a server that fails in passing, and the asking itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stager.errors import SourceTrouble, StagerError
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests.
+
+    A server's own wish to be left alone counts instead of the wait, up to `longest_wait`.
+    """
+
+    waits: tuple[float, ...] = (1, 2, 4, 8, 16, 30)
+    rest_seconds: float = 60.0
+    longest_wait: float = 600.0
+
+    def wait_after(self, failures: int, trouble: SourceTrouble) -> float:
+        """Seconds to wait after this many failures in a row; varied, so that streams do not come back as one."""
+        if trouble.wait is not None:
+            return min(trouble.wait, self.longest_wait)
+        return self.waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret is made of it
+
+
+def ask_patiently(
+    question: Callable[[], Answer],
+    *,
+    patience: Patience,
+    say: Callable[[str], None],
+    pause: Callable[[float], None],
+) -> Answer:
+    """The answer to `question`, asked again while it raises `SourceTrouble`; gives up with `StagerError`."""
+    for failures in range(1, len(patience.waits) + 1):
+        try:
+            return question()
+        except SourceTrouble as trouble:
+            wait = patience.wait_after(failures, trouble)
+            say(f"{trouble}; again in {wait:.1f} s")
+            pause(wait)
+    try:
+        return question()
+    except SourceTrouble as trouble:
+        raise StagerError(f"{trouble} (asked {len(patience.waits) + 1} times)") from None
