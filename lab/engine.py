@@ -38,7 +38,8 @@ def install(site: Site) -> None:
         return
     piece = ensure(PULUMI_PIECE)
     for name in ("pulumi", "pulumi-language-python-exec"):
-        (directory / name).symlink_to(piece / name)
+        # A hard link, as the engine looks for its bundled language host beside its own file.
+        (directory / name).hardlink_to(piece / name)
     host = directory / "pulumi-language-python"
     host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
     host.chmod(0o755)

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 from lab import control_plane, servers
-from lab.processes import Program, die_with_parent, run
+from lab.processes import Program, run
 from lab.site import Site, load
 
 UPLINK = "uplink"
@@ -93,8 +93,6 @@ def main() -> None:
     if site.isolated:
         run("mount", "--make-rprivate", "/")
         join_network(site)
-    else:
-        die_with_parent()
     running = start(site)
     (site.directory / "ready").touch()
     hold(running)

@@ -51,7 +51,9 @@ def _piece(module: GoModule) -> Piece:
 def _build_pulumi(workspace: Path, progress: Progress) -> None:
     PULUMI.build(workspace, progress)
     sdk = PULUMI.module_directory("github.com/pulumi/pulumi/sdk/v3")
-    shutil.copy(sdk / "python/cmd/pulumi-language-python-exec", workspace)
+    runner = workspace / "pulumi-language-python-exec"
+    shutil.copyfile(sdk / "python/cmd" / runner.name, runner)
+    runner.chmod(0o755)
 
 
 def _build_provider(workspace: Path, progress: Progress) -> None:

@@ -1,0 +1,41 @@
+# Everything a person types. `make help` lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help check test test-fast lab lab-down format
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+$(READY): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
+	@echo "setting up .venv from requirements.lock (about 1 min)"
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+check: $(READY) ## format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-fast: $(READY) ## unit and golden tests, under a minute
+	$(BIN)/pytest -m "not lab"
+
+test: check ## everything: checks, unit, golden, and the lab's real engine and cluster
+	$(BIN)/pytest -m "not lab"
+	$(BIN)/pytest -m lab
+
+format: $(READY) ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lab: $(READY) ## take up a real engine and cluster on this machine
+	@$(BIN)/python -m lab up
+
+lab-down: $(READY) ## take them down; nothing stays but the cache
+	@$(BIN)/python -m lab down

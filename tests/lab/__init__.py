@@ -1,0 +1,1 @@
+"""Tests on the real engine and cluster of lab/."""

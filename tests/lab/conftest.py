@@ -1,0 +1,85 @@
+"""The checkout's lab, taken up for these tests where it is not up, and then taken down after them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import engine
+from lab.lifecycle import Lab
+from lab.simulated import SimulatedNodes
+from lab.site import Site
+from tests.lab.engine import Project
+from tests.lab.kubectl import Kubectl
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this directory needs the lab."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """The lab, with one real node."""
+    found = Lab()
+    was_up = found.up
+    found.start()
+    yield found
+    if not was_up:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def site(lab: Lab) -> Site:
+    """Where it is."""
+    return lab.site
+
+
+@pytest.fixture(scope="session")
+def environment(site: Site) -> dict[str, str]:
+    """What `python -m lab env` prints."""
+    return engine.settings(site)
+
+
+@pytest.fixture(scope="session")
+def kubectl(site: Site) -> Kubectl:
+    """kubectl as administrator."""
+    return Kubectl(site.kubeconfig)
+
+
+@pytest.fixture
+def nodes(site: Site) -> Iterator[Callable[[str], SimulatedNodes]]:
+    """Adds a profile's simulated nodes and removes them after the test."""
+    simulated = SimulatedNodes(site)
+    added: list[str] = []
+
+    def add(profile: str) -> SimulatedNodes:
+        added.extend(simulated.add(profile))
+        return simulated
+
+    yield add
+    for name in added:
+        simulated.delete(name)
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of the test's own."""
+    name = request.node.name.replace("_", "-").lower()[:50].strip("-")
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def gate(tmp_path: Path, environment: dict[str, str]) -> Iterator[Project]:
+    """The throw-away program in `programs/gate`."""
+    project = Project.copy(PROGRAMS / "gate", tmp_path / "gate", environment, "test")
+    yield project
+    removed = project.destroy(GATE_COMMAND="true")
+    assert removed.status == 0, removed
+    project.pulumi("stack", "rm", "--yes", "--force", "test")

@@ -1,0 +1,50 @@
+"""kubectl against the lab's cluster."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from lab.control_plane import kubectl
+
+
+class Kubectl:
+    """Calls the lab's kubectl with the lab's kubeconfig."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._command = [str(kubectl()), "--kubeconfig", str(kubeconfig)]
+
+    def __call__(self, *words: str, text: str | None = None) -> str:
+        """Runs it and returns what it printed; the error text is raised."""
+        answer = subprocess.run([*self._command, *words], input=text, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    def apply(self, *manifests: dict[str, Any], namespace: str = "default") -> None:
+        """Applies manifests."""
+        content = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self("apply", "-n", namespace, "-f", "-", text=json.dumps(content))
+
+    def get(self, *words: str) -> dict[str, Any]:
+        """`kubectl get … -o json`."""
+        found: dict[str, Any] = json.loads(self("get", *words, "-o", "json"))
+        return found
+
+    def wait(self, *words: str, seconds: int = 90) -> None:
+        """`kubectl wait`."""
+        self("wait", f"--timeout={seconds}s", *words)
+
+    def logs_until(self, wanted: str, *words: str, seconds: float = 60) -> str:
+        """The log of a pod as soon as it contains `wanted`."""
+        deadline = time.monotonic() + seconds
+        log = ""
+        while time.monotonic() < deadline:
+            try:
+                log = self("logs", *words)
+            except AssertionError:
+                log = ""
+            if wanted in log:
+                return log
+            time.sleep(0.5)
+        raise AssertionError(f"{wanted!r} did not appear within {seconds} s; the log says:\n{log}")

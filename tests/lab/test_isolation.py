@@ -1,0 +1,135 @@
+"""A lab leaves nothing behind, stands beside another one, and says what it cannot do."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.lifecycle import Lab
+from lab.site import CHECKOUT, Site, directory_of, load
+
+
+def outline() -> dict[str, object]:
+    """What a lab could leave on the host: mounts, links, routes, rules, network namespaces, containers' processes."""
+
+    def said(*command: str) -> list[str]:
+        return sorted(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
+
+    namespaces = {os.readlink(path) for path in Path("/proc").glob("[0-9]*/ns/net") if path.is_symlink()}  # noqa: PTH115
+    return {
+        "mounts": sorted(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
+        "routes": said("ip", "-4", "route"),
+        "tables": Path("/proc/net/ip_tables_names").read_text() if Path("/proc/net/ip_tables_names").exists() else "",
+        "network namespaces": len(namespaces),
+    }
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of live processes that name the lab's directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes()
+        except OSError:
+            continue
+        if str(directory).encode() in command:
+            found.append(command.replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.fixture
+def second_checkout(tmp_path: Path) -> Iterator[Path]:
+    """Another clone of what is in the working tree, with this one's virtual environment."""
+    checkout = tmp_path / "clone"
+    unwanted = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(CHECKOUT, checkout, ignore=unwanted)
+    (checkout / ".venv").symlink_to(Path(sys.prefix))
+    yield checkout
+    site = load(directory_of(checkout))
+    if site:
+        site.stop()
+        time.sleep(1)
+    shutil.rmtree(directory_of(checkout), ignore_errors=True)
+
+
+def command(checkout: Path, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Runs the lab's door in a checkout."""
+    python = str(checkout / ".venv/bin/python")
+    return subprocess.run(
+        [*prefix, python, "-m", "lab", *words], cwd=checkout, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_two_labs_stand_side_by_side_and_a_killed_one_leaves_nothing(site: Site, second_checkout: Path) -> None:
+    before = outline()
+    taken_up = command(second_checkout, "up", "--nodes", "8xh200")
+    assert taken_up.returncode == 0, taken_up.stderr
+    second = load(directory_of(second_checkout))
+    assert second is not None
+    assert second.running
+    assert second.subnet != site.subnet
+    assert "h200-0" in command(second_checkout, "status").stdout
+
+    os.kill(second.pid, signal.SIGKILL)
+
+    deadline = time.monotonic() + 20
+    while (processes_of(second.directory) or outline() != before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert processes_of(second.directory) == []
+    assert outline() == before
+    assert site.running
+    refused = command(second_checkout, "status")
+    assert refused.returncode == 1
+    assert "no lab is up" in refused.stderr
+
+    assert command(second_checkout, "down").returncode == 0
+    assert not second.directory.exists()
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/heavylift-{second.subnet}-*"))
+
+
+def test_without_root_the_control_plane_and_simulated_nodes_run_and_the_rest_is_named(
+    site: Site, second_checkout: Path
+) -> None:
+    # The owner of the files without any capability: what the lab sees is a user that is not root.
+    as_user = ("unshare", "--user")
+    taken_up = command(second_checkout, "up", "--nodes", "2x8h100", prefix=as_user)
+    assert taken_up.returncode == 0, taken_up.stderr
+    assert "left out: real nodes" in taken_up.stderr
+    status = command(second_checkout, "status", prefix=as_user)
+    assert "h100-1" in status.stdout
+    assert "real-0" not in status.stdout
+    second = load(directory_of(second_checkout))
+    assert second is not None
+    os.kill(second.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while processes_of(second.directory) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert processes_of(second.directory) == []
+
+
+def test_a_second_up_leaves_a_running_lab_as_it_is(lab: Lab, site: Site) -> None:
+    again = command(CHECKOUT, "up")
+    assert again.returncode == 0, again.stderr
+    assert lab.site.pid == site.pid
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("add-nodes", "9xh200"), "no profile '9xh200': expected one of 8xh200"),
+        (("break", "nobody", "--not-ready"), "no node 'nobody'"),
+        (("logs", "nothing"), "no process 'nothing': expected one of"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_exit_status_1(site: Site, words: tuple[str, ...], message: str) -> None:
+    answer = command(CHECKOUT, *words)
+    assert answer.returncode == 1
+    assert message in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
