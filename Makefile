@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast lab lab-down format
+.PHONY: help check test test-fast demo demo-down schema lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -33,6 +33,15 @@ test: check ## everything: checks, unit, golden, and the lab's real engine and c
 format: $(READY) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+demo: $(READY) ## a model really answers, on the lab or with CONTEXT= on your own cluster
+	@$(BIN)/python -m lab.demo $(if $(CONTEXT),--context "$(CONTEXT)")
+
+demo-down: $(READY) ## remove what the demo made
+	@$(BIN)/python -m lab.demo --down $(if $(CONTEXT),--context "$(CONTEXT)")
+
+schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stack files
+	@$(BIN)/python -m config.schema
 
 lab: $(READY) ## take up a real engine and cluster on this machine
 	@$(BIN)/python -m lab up

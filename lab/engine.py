@@ -1,9 +1,10 @@
-"""The Pulumi engine: the one on PATH, or the one built here, and the environment in which it speaks to the lab."""
+"""The Pulumi engine: the one on PATH, or the one built here, with a state and a passphrase of its own."""
 
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cache import ensure
@@ -24,38 +25,53 @@ def own_pulumi() -> Path | None:
     return Path(found) if answer.returncode == 0 else None
 
 
-def programs(site: Site) -> Path:
-    """The lab's own bin directory, to be put first on PATH."""
-    return site.directory / "bin"
+@dataclass(frozen=True)
+class Engine:
+    """An engine that keeps everything below one directory: programs, plugins and state."""
 
+    directory: Path
 
-def install(site: Site) -> None:
-    """Fills the bin directory and puts the Kubernetes provider where the engine looks for it."""
-    directory = programs(site)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "kubectl").symlink_to(kubectl())
-    if own_pulumi():
-        return
-    piece = ensure(PULUMI_PIECE)
-    for name in ("pulumi", "pulumi-language-python-exec"):
-        # A hard link, as the engine looks for its bundled language host beside its own file.
-        (directory / name).hardlink_to(piece / name)
-    host = directory / "pulumi-language-python"
-    host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
-    host.chmod(0o755)
-    provider = ensure(PROVIDER_PIECE) / "pulumi-resource-kubernetes"
-    plugin = (directory / "pulumi", "plugin", "install", "resource", "kubernetes", f"v{PROVIDER_VERSION}")
-    run(*plugin, "--file", provider, environment=settings(site))
+    @property
+    def programs(self) -> Path:
+        """The directory to be put first on PATH."""
+        return self.directory / "bin"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment for `pulumi`."""
+        return {
+            "PATH": f"{self.programs}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+            "PULUMI_HOME": str(self.directory / "pulumi-home"),
+            "PULUMI_BACKEND_URL": f"file://{self.directory}/pulumi-state",
+            "PULUMI_CONFIG_PASSPHRASE": "lab",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+        }
+
+    def install(self) -> None:
+        """Fills the directory, where it is not there yet; programs are built first if need be."""
+        if self.programs.exists():
+            return
+        self.programs.mkdir(parents=True)
+        (self.directory / "pulumi-state").mkdir()
+        (self.programs / "kubectl").symlink_to(kubectl())
+        if own_pulumi():
+            return
+        piece = ensure(PULUMI_PIECE)
+        for name in ("pulumi", "pulumi-language-python-exec"):
+            # A hard link, as the engine looks for its bundled language host beside its own file.
+            (self.programs / name).hardlink_to(piece / name)
+        host = self.programs / "pulumi-language-python"
+        host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
+        host.chmod(0o755)
+        provider = ensure(PROVIDER_PIECE) / "pulumi-resource-kubernetes"
+        plugin = (self.programs / "pulumi", "plugin", "install", "resource", "kubernetes", f"v{PROVIDER_VERSION}")
+        run(*plugin, "--file", provider, environment=self.settings)
 
 
 def settings(site: Site) -> dict[str, str]:
-    """The environment for `pulumi` and for heavylift: backend, passphrase, cluster, images and hub of this lab."""
+    """The environment for `pulumi` and for heavylift in a lab: its engine, cluster, images, hub and S3 server."""
     return {
-        "PATH": f"{programs(site)}:{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
-        "PULUMI_HOME": str(site.directory / "pulumi-home"),
-        "PULUMI_BACKEND_URL": f"file://{site.directory}/pulumi-state",
-        "PULUMI_CONFIG_PASSPHRASE": "lab",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **Engine(site.directory).settings,
         "KUBECONFIG": str(site.kubeconfig),
         "HEAVYLIFT_KUBECONFIG": str(site.kubeconfig),
         "HEAVYLIFT_KUBE_CONTEXT": "lab",

@@ -135,8 +135,7 @@ class Lab:
             wheels_directory(site).symlink_to(ensure(stager_wheels()))
         else:
             wheels_directory(site).mkdir()
-        engine.install(site)
-        (self.directory / "pulumi-state").mkdir()
+        engine.Engine(self.directory).install()
         site = self._hold(site)
         self._wait_until_ready(site)
         if site.isolated:

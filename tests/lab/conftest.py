@@ -7,9 +7,9 @@ import pytest
 
 from lab import engine
 from lab.lifecycle import Lab
+from lab.project import Project
 from lab.simulated import SimulatedNodes
 from lab.site import Site
-from tests.lab.engine import Project
 from tests.lab.kubectl import Kubectl
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable
 
+from lab.project import Project
 from lab.simulated import SimulatedNodes
 from lab.site import Site
 from tests.lab.conftest import PROGRAMS
-from tests.lab.engine import Project
 from tests.lab.kubectl import Kubectl
 
 
