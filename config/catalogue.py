@@ -92,6 +92,8 @@ class Checkpoint:
     """What the recipe gives this checkpoint's KV cache."""
     env: tuple[tuple[str, str], ...] = ()
     gguf: Gguf | None = None
+    max_context: int | None = None
+    """Its own maximum where it differs from the family's configuration."""
     unknown: str | None = None
     """What is not known about it, when a plan cannot be made."""
     tensors: tuple[Fields, ...] = ()
@@ -161,8 +163,7 @@ def find_checkpoint(name: str, include: tuple[str, ...] = ()) -> tuple[Model, Ch
         if wanted in (checkpoint.name, checkpoint.repository.lower())
     ]
     if not matches:
-        known = sorted({checkpoint.name for model in models() for checkpoint in model.checkpoints})
-        raise NotInCatalogueError("model", name, known)
+        raise NotInCatalogueError("model", name, [model.name for model in models()])
     for model, checkpoint in matches:
         if checkpoint.gguf and any(checkpoint.gguf.quantization in pattern for pattern in include):
             return model, checkpoint
@@ -199,6 +200,18 @@ def engine_flags(engine: str) -> Fields:
     """Flags of an engine (`vllm`, `llama.cpp`): version, flags, short forms, values and parser names."""
     flags: Fields = _read("engine_flags.json")[engine]
     return flags
+
+
+@cache
+def engines() -> Fields:
+    """Engines by name: pinned versions, defaults and images; and the CUDA version of each driver branch."""
+    return _read("engines.json")
+
+
+@cache
+def rules() -> Fields:
+    """Rules that hold for a range of vLLM releases."""
+    return _read("rules.json")
 
 
 @cache
@@ -272,6 +285,7 @@ def _checkpoint(entry: Fields) -> Checkpoint:
         kv_cache_dtype=entry.get("kv_cache_dtype"),
         env=_pairs(entry),
         gguf=Gguf(**entry["gguf"]) if "gguf" in entry else None,
+        max_context=entry.get("max_context"),
         unknown=entry.get("unknown"),
         tensors=tuple(entry.get("tensors", ())),
     )

@@ -1,43 +1,86 @@
-"""The plan of one request."""
+"""The plan of one request: who plans it, and what is said when nobody can."""
 
 from __future__ import annotations
 
-from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
-from planner.plan import Layout, PerGpu, Plan, Problem, Warning_
+from dataclasses import replace
+
+from config.catalogue import NotInCatalogueError, find_gpu
+from planner.case import resolve, resolve_layout
+from planner.cost import cost_per_hour
+from planner.directory import DirectoryError
+from planner.durations import download_seconds, load_seconds
+from planner.engine_arguments import requested_arguments
+from planner.faults import faults
+from planner.llama_cpp import plan_llama_cpp
+from planner.plan import Host, PerGpu, Plan, Problem
 from planner.request import FitRequest
-
-DISK_MARGIN = 0.1
-"""Share of one revision that the volume has beside the kept ones: headers, tokenizer, file system."""
-
-ENGINE_START_SECONDS = 234.0
-"""From weights read to the first answer: compilation, profiling, graphs. A public log of Kimi-K2.6 on 8 B300 has 8.3
-minutes from cold, 4.4 of them loading."""
+from planner.rules.host import disk_bytes, host_memory_bytes, shared_memory_bytes
+from planner.subject import Subject, find_subject
+from planner.suggestions import suggest
+from planner.vllm import plan_vllm
 
 
 def fit(request: FitRequest) -> Plan:
-    """The plan of a request. A fault of the request is a problem of the plan, never an exception."""
-    try:
-        _, checkpoint = find_checkpoint(request.model, request.include)
-        gpu = find_gpu(request.gpu) if request.gpu else None
-    except NotInCatalogueError as error:
-        problem = Problem("not_in_catalogue", str(error), "Add it with `python -m config add`, or correct the name.")
-        return Plan(verdict="unknown", problems=(problem,))
-    weights = request.weights_bytes if request.weights_bytes is not None else checkpoint.staged_bytes
-    layout = Layout(
-        tp=request.tensor_parallel or (request.gpus_per_node if gpu else 1),
-        pp=request.pipeline_parallel or (request.nodes if gpu else 1),
-        dp=request.data_parallel or 1,
+    """The plan of a request. A fault of the request is a problem of the plan, never an exception.
+
+    Where the plan is rejected without a way out of its own, everything that would work instead is looked for, and each
+    suggestion is planned before it is printed.
+    """
+    plan = plan_only(request)
+    if plan.verdict != "rejected" or all(problem.fix for problem in plan.problems):
+        return plan
+    found = suggest(request, plan, plan_only)
+    fix = "What fits instead: " + "; ".join(suggestion.text for suggestion in found) + "."
+    if not found:
+        fix = "No checkpoint of this model, layout or number of these GPUs up to 32 was found to fit."
+    if not found and any(problem.fix for problem in plan.problems):
+        fix = "Nothing fits as long as the other problems stand: correct them first."
+    return replace(
+        plan, problems=tuple(problem if problem.fix else replace(problem, fix=fix) for problem in plan.problems)
     )
-    per_gpu = None
-    if gpu and weights is not None:
-        per_gpu = PerGpu(gpu.torch_gib, round(weights / layout.gpus / 2**30, 2), None, None, None)
+
+
+def plan_only(request: FitRequest) -> Plan:
+    """The plan of a request, without suggestions."""
+    problems = faults(request)
+    if problems:
+        return Plan(verdict="rejected", problems=problems)
+    try:
+        subject = find_subject(request.model, request.include)
+    except NotInCatalogueError as error:
+        fix = "Add it with `python -m config add`, give its directory, or correct the name."
+        return _not_planned(request, Problem("model_not_in_catalogue", str(error), fix))
+    except DirectoryError as error:
+        return _not_planned(request, Problem("directory_not_readable", str(error), "Correct the directory."))
+    return _planned(request, subject)
+
+
+def _planned(request: FitRequest, subject: Subject) -> Plan:
+    if request.engine == "llama.cpp" or subject.is_gguf:
+        return plan_llama_cpp(request, subject)
+    if request.gpu is None:
+        problem = Problem("gpu_needed", f"{request.engine} serves from GPUs: none is given.", "Name a GPU.")
+        return replace(_not_planned(request, problem), verdict="rejected")
+    return plan_vllm(resolve(request, subject, find_gpu(request.gpu)))
+
+
+def _not_planned(request: FitRequest, problem: Problem) -> Plan:
+    """A plan of what the request itself says: bytes, durations and arguments, and no verdict on memory."""
+    layout = resolve_layout(request)
+    gpus = min(layout.gpus, request.gpus_per_node) if request.gpu else 0
+    weights = request.weights_bytes
+    shared = shared_memory_bytes(gpus) if request.shared_memory_bytes is None else request.shared_memory_bytes
+    vllm = request.engine == "vllm"
     return Plan(
         verdict="unknown",
-        warnings=(Warning_("not_judged", "weights per GPU are by division only; nothing else is judged yet"),),
+        problems=(problem,),
         layout=layout,
-        per_gpu=per_gpu,
+        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
         weights_bytes=weights,
-        disk_bytes=None if weights is None else round(weights * (request.keep_revisions + DISK_MARGIN)),
-        download_seconds=None if weights is None else weights / request.staging_bytes_per_second,
-        load_seconds=None if weights is None else weights / request.read_bytes_per_second + ENGINE_START_SECONDS,
+        disk_bytes=disk_bytes(weights, request.keep_revisions) if weights is not None else None,
+        download_seconds=round(download_seconds(request, weights), 1) if weights is not None else None,
+        load_seconds=round(load_seconds(request, weights), 1) if weights is not None else None,
+        cost_per_hour_usd=cost_per_hour(request),
+        engine_args=requested_arguments(request, layout) if vllm else request.extra_args,
+        host=Host(shared, host_memory_bytes(gpus, shared) if gpus else None),
     )

@@ -74,9 +74,8 @@ class Overhead:
 def overhead(workload: Workload, version: Version, weights: float, reserve: float = 0.0) -> Overhead:
     """The overhead of one GPU that holds so many bytes of weights, under that vLLM release."""
     constants = overheads()
-    activation = _activation(workload, constants)
-    if version < Version.parse(constants["older_activation_before"]):
-        activation *= constants["older_activation_factor"]
+    older = version < Version.parse(constants["older_activation_before"])
+    activation = _activation(workload, constants, older=older)
     graphs = constants["graphs_gib"]
     captured = min(1.0, workload.sequences / graphs["at_sequences"])
     if version < Version.parse(constants["graphs_counted_since"]):
@@ -97,23 +96,25 @@ def _non_torch(workload: Workload, gib: dict[str, float]) -> float:
     return gib["pipeline"] if workload.pp > 1 else gib["single"]
 
 
-def _activation(workload: Workload, constants: dict[str, Any]) -> float:
-    """Bytes of the profiling run's peak."""
+def _activation(workload: Workload, constants: dict[str, Any], *, older: bool) -> float:
+    """Bytes of the profiling run's peak. Older releases keep more copies, but have no aligned expert kernels."""
     received = constants["pipeline_hidden_copies"] * workload.hidden if workload.pp > 1 else 0
     dense = 0.0
     if workload.dense_width:
         states = constants["dense_width_copies"] * workload.dense_width / workload.tp
         dense = 2 * workload.batched_tokens * (constants["dense_hidden_copies"] * workload.hidden + states + received)
-    workspace = _expert_workspace(workload)
+    workspace = _expert_workspace(workload, aligned=workload.experts_local > 0 and not older)
     experts = 2 * workload.batched_tokens * (constants["expert_hidden_copies"] * workload.hidden + received)
     sampling = 0.0
     if workload.last_stage:
         sampling = constants["sampler_copies"] * 4 * workload.sequences * workload.vocabulary
-    peak = max(dense, workspace + (experts if workspace else 0.0), workspace + sampling)
+    copies = constants["older_activation_factor"] if older else 1.0
+    states = max(sampling, experts if workspace else dense)
+    peak = max(copies * dense, copies * states + workspace)
     return float(peak + (constants["vision_gib"] * GIB if workload.vision else 0.0))
 
 
-def _expert_workspace(workload: Workload) -> float:
+def _expert_workspace(workload: Workload, *, aligned: bool) -> float:
     """Bytes of the buffers between the experts' two matrix products.
 
     Data-parallel ranks gather their tokens, so each works on those of all (chunking was removed in vLLM 0.20,
@@ -123,7 +124,7 @@ def _expert_workspace(workload: Workload) -> float:
         return 0.0
     rows = workload.batched_tokens * workload.dp * workload.experts_active
     width = workload.expert_width / (1 if workload.expert_parallel else workload.tp)
-    if workload.experts_local:
+    if aligned:
         rows += workload.experts_local * (_ROW_ALIGNMENT - 1)
         return 2 * rows * 2 * max(2 * width, workload.hidden)
     return 2 * rows * (max(2 * width, workload.hidden) + width)

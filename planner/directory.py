@@ -1,0 +1,98 @@
+"""A model that is not in the catalogue: a directory with `config.json` and safetensors, or with GGUF files.
+
+Reads headers, never weights. Refuses, with the reason, what it cannot read, and a set of GGUF shards with gaps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from config.catalogue import Checkpoint, Gguf, Model, Serving
+from planner.gguf import GgufError, GgufHeader, read_gguf, shard_of
+from planner.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
+
+
+class DirectoryError(Exception):
+    """A directory that is no checkpoint that the planner can read."""
+
+
+def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
+    """The model and checkpoint in a directory. Raises DirectoryError."""
+    if (directory / "config.json").is_file():
+        return _safetensors_checkpoint(directory)
+    files = sorted(directory.rglob("*.gguf"))
+    if files:
+        return _gguf_checkpoint(directory, files)
+    raise DirectoryError(f"{directory} has neither config.json nor a .gguf file: expected a checkpoint's directory")
+
+
+def _model(name: str, config: dict[str, Any], source: Path) -> Model:
+    return Model(name, name, "", config, str(source), Serving(source="none: not in the catalogue"))
+
+
+def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
+    try:
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        text = {**config, **config.get("text_config", {})}
+        headers = [_header(path) for path in sorted(directory.glob("*.safetensors"))]
+        groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
+        staged = _staged_bytes(directory)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise DirectoryError(f"{directory} cannot be read: {fault!r}") from fault
+    name = str(directory)
+    checkpoint = Checkpoint(
+        name=name,
+        repository=name,
+        format=str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
+        staged_bytes=staged,
+        staged_bytes_source="its files" if headers else "model.safetensors.index.json",
+        quantization_config=config.get("quantization_config") or text.get("quantization_config"),
+        tensors=tuple(group.as_fields() for group in groups),
+    )
+    return _model(name, config, directory / "config.json"), checkpoint
+
+
+def _header(path: Path) -> Header:
+    with path.open("rb") as file:
+        return parse_header(file.read(header_length(file.read(LENGTH_BYTES))))
+
+
+def _staged_bytes(directory: Path) -> int | None:
+    """Size of the directory's files, or of the weights that its index states where they are not there."""
+    if any(directory.glob("*.safetensors")):
+        return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    index = directory / "model.safetensors.index.json"
+    if not index.is_file():
+        return None
+    return int(json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"])
+
+
+def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Checkpoint]:
+    _, count = shard_of(files[0].name)
+    numbers = {shard_of(path.name)[0] for path in files}
+    missing = sorted(set(range(1, count + 1)) - numbers)
+    if missing:
+        raise DirectoryError(f"{directory} has {len(numbers)} of {count} GGUF shards: {missing} are missing")
+    first = files[0]
+    header = _gguf_header(first)
+    name = str(directory)
+    checkpoint = Checkpoint(
+        name=name,
+        repository=name,
+        format="gguf",
+        staged_bytes=sum(path.stat().st_size for path in files),
+        staged_bytes_source="its files",
+        gguf=Gguf(first.stem, count, str(first.relative_to(directory))),
+    )
+    return _model(name, header.config(), first), checkpoint
+
+
+def _gguf_header(path: Path) -> GgufHeader:
+    try:
+        with path.open("rb") as file:
+            return read_gguf(file)
+    except GgufError as fault:
+        raise DirectoryError(f"{path} is not a GGUF file that can be read: {fault}") from fault

@@ -1,0 +1,161 @@
+"""Headers of GGUF files: what llama.cpp's memory depends on, without reading a weight.
+
+The format is https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: metadata as typed key-value pairs, then name,
+dimensions and type of every tensor.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, BinaryIO
+
+MAGIC = b"GGUF"
+
+_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+_STRING, _ARRAY = 8, 9
+
+# Weights per block and bytes per block of ggml's types (ggml/src/ggml.c, type_traits).
+_TYPES = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40),
+    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
+    16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82),
+    23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2),
+    34: (256, 54), 35: (256, 66), 39: (32, 17),
+}  # fmt: skip
+
+
+class GgufError(ValueError):
+    """A file that is not GGUF, or has something that this reader does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of the metadata, without its elements."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """Metadata and tensors of one file."""
+
+    metadata: Mapping[str, Any]
+    tensor_bytes: Mapping[str, int]
+
+    @property
+    def architecture(self) -> str:
+        return str(self.metadata.get("general.architecture", ""))
+
+    def field(self, name: str) -> Any:
+        """A field of the architecture, such as `block_count`."""
+        return self.metadata.get(f"{self.architecture}.{name}")
+
+    def config(self) -> dict[str, Any]:
+        """The same facts under the names of a `config.json`."""
+        latent = self.field("attention.kv_lora_rank") if self.field("attention.key_length_mla") else None
+        heads = self.field("attention.head_count")
+        tokens = self.metadata.get("tokenizer.ggml.tokens")
+        key, value = self.field("attention.key_length"), self.field("attention.value_length")
+        config = {
+            "model_type": self.architecture,
+            "num_hidden_layers": self.field("block_count"),
+            "hidden_size": self.field("embedding_length"),
+            "intermediate_size": self.field("feed_forward_length"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": self.field("attention.head_count_kv"),
+            "max_position_embeddings": self.field("context_length"),
+            "vocab_size": tokens.length if isinstance(tokens, Array) else None,
+            "num_experts": self.field("expert_count"),
+            "num_experts_per_tok": self.field("expert_used_count"),
+            "moe_intermediate_size": self.field("expert_feed_forward_length"),
+            "sliding_window": self.field("attention.sliding_window"),
+            "full_attention_interval": self.field("full_attention_interval"),
+            "head_dim": (key + value) // 2 if key and value else None,
+        }
+        if latent:
+            rope = self.field("rope.dimension_count")
+            config |= {
+                "kv_lora_rank": latent,
+                "q_lora_rank": self.field("attention.q_lora_rank"),
+                "qk_rope_head_dim": rope,
+                "qk_nope_head_dim": self.field("attention.key_length_mla") - rope,
+                "v_head_dim": self.field("attention.value_length_mla"),
+            }
+        varying = [name for name, found in config.items() if isinstance(found, Array)]
+        if varying:
+            config |= dict.fromkeys(varying) | {"layers_block_type": varying}
+        return {name: found for name, found in config.items() if found is not None}
+
+
+def read_gguf(file: BinaryIO) -> GgufHeader:
+    """The header at the start of an open file. Raises GgufError."""
+    if file.read(4) != MAGIC:
+        raise GgufError("it does not begin with the letters GGUF")
+    version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
+    if version not in (2, 3):
+        raise GgufError(f"its version is {version}: expected 2 or 3")
+    metadata = {}
+    for _ in range(pairs):
+        key = _string(file)
+        metadata[key] = _value(file, _scalar(file, 4))
+    sizes = {}
+    for _ in range(tensors):
+        name = _string(file)
+        dimensions = [_scalar(file, 10) for _ in range(_scalar(file, 4))]
+        kind = _scalar(file, 4)
+        _scalar(file, 10)
+        if kind not in _TYPES:
+            raise GgufError(f"tensor {name} has the type {kind}, which is not known")
+        weights, size = _TYPES[kind]
+        sizes[name] = prod(dimensions) * size // weights
+    return GgufHeader(metadata, sizes)
+
+
+_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+def shard_of(name: str) -> tuple[int, int]:
+    """Number and count of a file's shard by its name; (1, 1) for a file of its own."""
+    match = _SHARD.search(name)
+    return (int(match[1]), int(match[2])) if match else (1, 1)
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    found = file.read(count)
+    if len(found) != count:
+        raise GgufError("it ends within its header")
+    return found
+
+
+def _scalar(file: BinaryIO, kind: int) -> Any:
+    form = _SCALARS[kind]
+    return struct.unpack(form, _exactly(file, struct.calcsize(form)))[0]
+
+
+def _string(file: BinaryIO) -> str:
+    return _exactly(file, _scalar(file, 10)).decode("utf-8", "replace")
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _string(file)
+    if kind == _ARRAY:
+        return _array(file)
+    if kind not in _SCALARS:
+        raise GgufError(f"its metadata has the type {kind}, which is not known")
+    return _scalar(file, kind)
+
+
+def _array(file: BinaryIO) -> Array:
+    """Skips the elements of an array."""
+    kind, count = _scalar(file, 4), _scalar(file, 10)
+    if kind in _SCALARS:
+        _exactly(file, count * struct.calcsize(_SCALARS[kind]))
+    else:
+        for _ in range(count):
+            _value(file, kind)
+    return Array(count)
