@@ -99,7 +99,8 @@ def _other_checkpoints(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
     except NotInCatalogueError:
         return
     for checkpoint in model.checkpoints:
-        if checkpoint.name != current.name and (checkpoint.format == "gguf") == (current.format == "gguf"):
+        same_engine = (checkpoint.format == "gguf") == (current.format == "gguf")
+        if checkpoint.name != current.name and same_engine and checkpoint.max_context == current.max_context:
             other = replace(request, model=checkpoint.name, weights_bytes=None, include=(), quantization=None)
             yield _Idea(f"{checkpoint.repository} ({checkpoint.format})", replace(other, volume_bytes=None))
 

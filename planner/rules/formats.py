@@ -131,6 +131,13 @@ def _expert_width(case: Case) -> Iterator[Finding]:
         refined = gcd(128, experts.width // tp, case.subject.shape.hidden)
         if refined < _SMALLEST_REFINED_BLOCK:
             yield rejected("expert_width_not_in_blocks", message)
+        elif rule.standing is Standing.WORKS and case.gpu.compute_capability < _FP8_CAPABILITY:
+            yield unknown(
+                "expert_width_not_in_blocks",
+                f"{case.subject.name}: {cut}. Finer blocks are for Triton kernels, which need FP8 arithmetic; "
+                f"{_capability(case.gpu)}, and whether weight-only kernels take that width is not known.",
+                "Use expert parallelism, which leaves the experts whole.",
+            )
         else:
             yield from _by_release(
                 rule,

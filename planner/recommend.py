@@ -1,0 +1,161 @@
+"""Which models run on what, smallest first, with their cost: a decision chart, computed.
+
+Every checkpoint of the catalogue is planned on every machine that is at hand or can be rented; per checkpoint the first
+that fits is named. Nothing is ranked by taste: the quality of a model is the class that its entry states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from config.catalogue import Checkpoint, Instance, Model, find_gpu, instances, models
+from planner.fit import plan_only
+from planner.plan import Plan
+from planner.request import FitRequest
+
+DEFAULT_CONTEXT = 32_768
+"""A context that is of use for work on documents and code; a model that is made for less is planned with its own."""
+
+_COUNTS = (1, 2, 4, 8)
+_NODES = (1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked for; everything unset is open."""
+
+    quality: str | None = None
+    usd_per_hour: float | None = None
+    gpu: str | None = None
+    """Kind of the GPUs at hand; unset: whatever can be rented by the hour."""
+    gpus_per_node: int = 8
+    nodes: int = 1
+    max_model_len: int = DEFAULT_CONTEXT
+    usd_per_gpu_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A checkpoint on the smallest machine that holds it."""
+
+    model: Model
+    checkpoint: Checkpoint
+    request: FitRequest
+    plan: Plan
+
+    @property
+    def gpus(self) -> int:
+        return self.request.nodes * self.request.gpus_per_node
+
+
+def recommend(wish: Wish) -> tuple[Recommendation, ...]:
+    """One recommendation per checkpoint that fits, by cost where it is known, else by GPUs."""
+    found = [
+        best
+        for model in models()
+        if model.quality == wish.quality or (wish.quality is None and model.quality != "small")
+        for checkpoint in model.checkpoints
+        if (best := _best(wish, model, checkpoint)) is not None
+    ]
+    return tuple(sorted(found, key=lambda best: (best.plan.cost_per_hour_usd or 0.0, best.gpus, best.checkpoint.name)))
+
+
+def _best(wish: Wish, model: Model, checkpoint: Checkpoint) -> Recommendation | None:
+    """The cheapest machine that the planner accepts; of equally cheap ones the smallest."""
+    accepted = [
+        Recommendation(model, checkpoint, request, plan)
+        for request in _requests(wish, model, checkpoint)
+        if (plan := plan_only(request)).verdict in ("fits", "tight") and _affordable(wish, plan)
+    ]
+    order = {"fits": 0, "tight": 1}
+    return min(
+        accepted,
+        key=lambda found: (found.plan.cost_per_hour_usd or 0.0, found.gpus, order[found.plan.verdict]),
+        default=None,
+    )
+
+
+def _affordable(wish: Wish, plan: Plan) -> bool:
+    if wish.usd_per_hour is None:
+        return True
+    return plan.cost_per_hour_usd is not None and plan.cost_per_hour_usd <= wish.usd_per_hour
+
+
+def _requests(wish: Wish, model: Model, checkpoint: Checkpoint) -> Iterator[FitRequest]:
+    """The checkpoint on every machine, with tensor parallel and with expert parallel."""
+    gguf = checkpoint.gguf
+    longest = checkpoint.max_context or model.config.get("max_position_embeddings") or wish.max_model_len
+    request = FitRequest(
+        model=checkpoint.name,
+        engine="llama.cpp" if gguf else "vllm",
+        max_model_len=min(wish.max_model_len, longest),
+        usd_per_gpu_hour=wish.usd_per_gpu_hour,
+    )
+    for machine in _machines(wish, request):
+        yield machine
+        if not gguf and model.config.get("num_experts_per_tok") and machine.gpus_per_node > 1:
+            yield replace(machine, expert_parallel=True)
+
+
+def _machines(wish: Wish, request: FitRequest) -> Iterator[FitRequest]:
+    if wish.gpu is not None:
+        name = find_gpu(wish.gpu).name
+        for count in _COUNTS:
+            if count <= wish.gpus_per_node:
+                yield replace(request, gpu=name, gpus_per_node=count)
+        for nodes in _NODES:
+            if 1 < nodes <= wish.nodes:
+                yield replace(request, gpu=name, nodes=nodes, gpus_per_node=wish.gpus_per_node)
+        return
+    for instance in _rentable():
+        for nodes in _NODES:
+            if nodes == 1 or instance.gpus == max(_COUNTS):
+                yield replace(
+                    request,
+                    gpu=instance.gpu,
+                    gpus_per_node=instance.gpus,
+                    nodes=nodes,
+                    instance_type=instance.type,
+                    fabric="efa" if instance.efa_interfaces else "none",
+                )
+
+
+def _rentable() -> Iterator[Instance]:
+    """Per kind and number of GPUs the cheapest instance type with a price."""
+    cheapest: dict[tuple[str, int], Instance] = {}
+    for instance in instances():
+        key = (instance.gpu, instance.gpus)
+        if instance.usd_per_hour is None:
+            continue
+        if key not in cheapest or instance.usd_per_hour < (cheapest[key].usd_per_hour or 0.0):
+            cheapest[key] = instance
+    yield from cheapest.values()
+
+
+def table(found: tuple[Recommendation, ...]) -> str:
+    """The recommendations as text."""
+    if not found:
+        return "Nothing in the catalogue fits that; ask for more GPUs, a larger budget or a shorter context."
+    lines = [f"{'checkpoint':<28}{'quality':<10}{'machine':<34}{'layout':<12}{'context':>9}{'$/h':>9}  verdict"]
+    for best in found:
+        layout = best.plan.layout
+        sizes = {"TP": layout.tp, "PP": layout.pp, "EP": layout.ep}
+        named = " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "TP1"
+        cost = best.plan.cost_per_hour_usd
+        price = "-" if cost is None else f"{cost:.2f}"
+        lines.append(
+            f"{best.checkpoint.name:<28}{best.model.quality:<10}{_machine(best):<34}{named:<12}"
+            f"{best.request.max_model_len or 0:>9,}{price:>9}  {best.plan.verdict}"
+        )
+    return "\n".join(lines)
+
+
+def _machine(best: Recommendation) -> str:
+    request = best.request
+    title = find_gpu(request.gpu or "").title
+    name = f"{best.gpus} {title}"
+    if request.instance_type:
+        count = f"{request.nodes} x " if request.nodes > 1 else ""
+        return f"{name} ({count}{request.instance_type})"
+    return name
