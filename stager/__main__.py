@@ -60,6 +60,7 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         allow_unpinned=options.allow_unpinned,
         streams=options.streams,
         stall_seconds=options.stall_seconds,
+        lease_seconds=options.lease_seconds,
     )
     with Progress() as progress:
         stage(order, progress, ending)

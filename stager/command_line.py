@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from stager.lease import LEASE_SECONDS
 from stager.source import HUB
 from stager.stage import DEFAULT_STALL_SECONDS, DEFAULT_STREAMS
 from stager.verify import TERMINATION_LOG
@@ -32,6 +33,12 @@ def _add_stage(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser
     _add_include(door)
     door.add_argument("--lock", type=Path, help="stage exactly the files of this lock")
     door.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
+    door.add_argument(
+        "--lease-seconds",
+        type=_at_least(float, 1),
+        default=LEASE_SECONDS,
+        help="take over from a stager that gave no sign of life for so long; the same for all (default: %(default)s)",
+    )
     _add_sources(door)
     return door
 

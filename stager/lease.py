@@ -28,12 +28,8 @@ from stager.volume import FILE_MODE, make_directory, volume_error
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How often the counter is bumped, and after how many seconds of standing still it counts as abandoned."""
-
-    bump_seconds: float = 10.0
-    abandoned_seconds: float = 60.0
+LEASE_SECONDS = 60.0
+BUMPS_PER_LEASE = 6
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,18 @@ class Claim:
 class Lease:
     """Held while the `with` block runs; entering waits until nobody else holds it.
 
-    `say` gets one line when there is somebody to wait for; `ending` ends the waiting with `Stopped`.
+    `say` gets one line when there is somebody to wait for, and `ending` ends the waiting with `Stopped`. The counter
+    must stand still for `seconds` before another stager takes over.
     """
 
     def __init__(
-        self, directory: Path, *, say: Callable[[str], None], ending: threading.Event, pace: Pace | None = None
+        self, directory: Path, *, say: Callable[[str], None], ending: threading.Event, seconds: float = LEASE_SECONDS
     ) -> None:
         self._directory = directory / OWN_DIRECTORY
         self._say = say
         self._ending = ending
-        self._pace = pace or Pace()
+        self._abandoned_seconds = seconds
+        self._bump_seconds = seconds / BUMPS_PER_LEASE
         self._holder = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex[:8]}"
         self._file = self._directory / f"claim.{uuid.uuid4().hex}"
         self._number = 0
@@ -89,13 +87,13 @@ class Lease:
         """Say that the holder is done, so that the next one need not wait."""
         self._done.set()
         if self._heart.ident is not None:
-            self._heart.join(timeout=self._pace.bump_seconds)
+            self._heart.join(timeout=self._bump_seconds)
         with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
             self._write(released=True)
 
     def require(self) -> None:
         """Raise `StagerError` unless the lease is certainly still ours; cheap, to be called before every write."""
-        if time.monotonic() - self._bumped > self._pace.abandoned_seconds - self._pace.bump_seconds:
+        if time.monotonic() - self._bumped > self._abandoned_seconds - self._bump_seconds:
             raise StagerError(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
 
     def _acquire(self) -> None:
@@ -103,7 +101,7 @@ class Lease:
         still_since = time.monotonic()
         while True:
             current = self._current()
-            abandoned = time.monotonic() - still_since >= self._pace.abandoned_seconds
+            abandoned = time.monotonic() - still_since >= self._abandoned_seconds
             if current is None or current.released or (current == waited_for and abandoned):
                 if self._take((current.number if current else 0) + 1):
                     return
@@ -112,7 +110,7 @@ class Lease:
                 if waited_for is None or waited_for.holder != current.holder:
                     self._say(f"waiting: {current.holder} is staging here")
                 waited_for, still_since = current, time.monotonic()
-            if self._ending.wait(min(1.0, self._pace.bump_seconds / 4)):
+            if self._ending.wait(min(1.0, self._bump_seconds / 4)):
                 raise Stopped("stopped while waiting for another stager")
 
     def _take(self, number: int) -> bool:
@@ -140,7 +138,7 @@ class Lease:
         return True
 
     def _beat(self) -> None:
-        while not self._done.wait(self._pace.bump_seconds):
+        while not self._done.wait(self._bump_seconds):
             self._bump()
 
     def _bump(self) -> None:

@@ -19,7 +19,7 @@ class Patience:
     A server's own wish to be left alone counts instead of the wait, up to `longest_wait`.
     """
 
-    waits: tuple[float, ...] = (1, 2, 4, 8, 16, 30)
+    waits: tuple[float, ...] = (0.3, 1, 3, 8, 20, 30)
     rest_seconds: float = 60.0
     longest_wait: float = 600.0
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stager.errors import StagerError
-from stager.lease import Lease, Pace
+from stager.lease import Lease
 from stager.manifest import withdraw_manifest
 from stager.verify import OWN_DIRECTORY, Unverified, manifest_path, read_manifest
 from stager.volume import volume_error
@@ -39,7 +39,6 @@ def prune(
     dry_run: bool,
     say: Callable[[str], None],
     ending: threading.Event,
-    pace: Pace | None = None,
 ) -> list[Path]:
     """Remove all but those `in_use` and the `keep_newest` complete ones; returns what was (or would be) removed."""
     wrong = [digest for digest in in_use if not DIGEST.fullmatch(digest)]
@@ -54,7 +53,7 @@ def prune(
             continue
         say(f"{'would remove' if dry_run else 'removing'} {entry.path.name}: {entry.what}")
         if not dry_run:
-            _remove(entry.path, say, ending, pace)
+            _remove(entry.path, say, ending)
         removed.append(entry.path)
     return removed
 
@@ -79,9 +78,9 @@ def _describe(path: Path) -> Staged:
     return Staged(path, what, manifest.completed_ns)
 
 
-def _remove(path: Path, say: Callable[[str], None], ending: threading.Event, pace: Pace | None) -> None:
+def _remove(path: Path, say: Callable[[str], None], ending: threading.Event) -> None:
     """Remove one directory, manifest first, so that nothing half removed can be served."""
-    with Lease(path, say=say, ending=ending, pace=pace):
+    with Lease(path, say=say, ending=ending):
         try:
             withdraw_manifest(path)
             for child in path.iterdir():

@@ -20,6 +20,8 @@ from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, witho
 from stager.s3 import Bucket
 
 HUB = "hub"
+# One that was kept, and two fresh ones: a signed URL can expire, or be superseded, on its way back here.
+ADDRESSES_TRIED = 3
 DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
 
 
@@ -83,20 +85,22 @@ class WebSource:
         self._addresses: dict[str, Address] = {}
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from `start` up to `end`; an address that went stale is looked up once more."""
-        known = self._addresses.get(file.path)
-        address = known or self._locate(file)
-        self._addresses[file.path] = address
-        try:
-            yield from self._reader.read(address, file, start, end)
-        except AddressStale as stale:
-            self._addresses.pop(file.path, None)
-            if known is None:
-                raise SourceRefusal(str(stale)) from None
-            yield from self.read(file, start, end)
-        except SourceTrouble:
-            self._addresses.pop(file.path, None)
-            raise
+        """The bytes from `start` up to `end`; an address that went stale is looked up afresh."""
+        reason = ""
+        for _ in range(ADDRESSES_TRIED):
+            address = self._addresses.get(file.path) or self._locate(file)
+            self._addresses[file.path] = address
+            try:
+                yield from self._reader.read(address, file, start, end)
+            except AddressStale as stale:
+                reason = str(stale)
+                self._addresses.pop(file.path, None)
+            except SourceTrouble:
+                self._addresses.pop(file.path, None)
+                raise
+            else:
+                return
+        raise SourceRefusal(reason)
 
 
 class DirectorySource:

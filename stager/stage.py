@@ -14,7 +14,7 @@ from pathlib import Path
 from stager.ending import pause_until
 from stager.errors import StagerError
 from stager.hub import Hub
-from stager.lease import Lease, Pace
+from stager.lease import LEASE_SECONDS, Lease
 from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
 from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
@@ -45,7 +45,7 @@ class Order:
     streams: int = DEFAULT_STREAMS
     stall_seconds: float = DEFAULT_STALL_SECONDS
     patience: Patience = field(default_factory=Patience)
-    lease_pace: Pace = field(default_factory=Pace)
+    lease_seconds: float = LEASE_SECONDS
 
 
 def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
@@ -56,7 +56,7 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
     if not _problems(order, locked):
         _say_staged(order, progress)
         return
-    with Lease(order.directory, say=progress.say, ending=ending, pace=order.lease_pace) as lease:
+    with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
         found = _problems(order, locked)
         if not found:
             _say_staged(order, progress)

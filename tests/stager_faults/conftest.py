@@ -71,6 +71,7 @@ def start(hub: HubClient, tmp_path: Path) -> Iterator[StartStager]:
         **environment: str,
     ) -> Stager:
         what: list[str | Path] = ["--directory", directory, "--repository", repository, "--revision", revision]
+        what += ["--lease-seconds", "2"]
         environment = {"HF_ENDPOINT": hub.url, **environment}
         stager = Stager(["stage", *what, *options], log_directory=tmp_path, **environment)
         started.append(stager)

@@ -1,0 +1,147 @@
+"""One writer per directory: the second waits and finds the work done, or takes over from a dead one."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.hub.client import HubClient
+from stager.errors import StagerError, Stopped
+from stager.lease import Lease
+
+from .conftest import SHARD, StartStager
+from .test_ended_by_signal import wait_until
+
+QUICK = 0.8
+
+
+def test_a_second_stager_waits_says_for_whom_and_finds_the_work_done(start: StartStager, hub: HubClient) -> None:
+    hub.fault("slow", path="/storage/*", bytes_per_second=40e6)
+    first = start()
+    wait_until(lambda: hub.bytes_sent() > 0)
+    second = start()
+    ended = second.wait()
+    assert first.wait().status == 0
+    assert ended.status == 0
+    assert f"process {first.process.pid}" in ended.log
+    assert "is staging here" in ended.log
+    assert "already staged" in ended.log
+    assert hub.bytes_sent() < 2 * SHARD + 1000
+
+
+def test_four_stagers_at_once_fetch_every_byte_once(start: StartStager, hub: HubClient) -> None:
+    stagers = [start() for _ in range(4)]
+    assert [stager.wait().status for stager in stagers] == [0, 0, 0, 0]
+    assert hub.bytes_sent() < 2 * SHARD + 1000
+
+
+def test_a_waiting_stager_can_be_stopped(start: StartStager, hub: HubClient) -> None:
+    hub.fault("slow", path="/storage/*", bytes_per_second=5e6)
+    first = start()
+    wait_until(lambda: hub.bytes_sent() > 0)
+    second = start()
+    time.sleep(1.5)
+    second.process.send_signal(signal.SIGTERM)
+    assert second.wait(5).status == 143
+    assert first.process.poll() is None
+
+
+@pytest.fixture
+def ending() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def lease(directory: Path, ending: threading.Event, said: list[str] | None = None, seconds: float = QUICK) -> Lease:
+    said = [] if said is None else said
+    return Lease(directory, say=said.append, ending=ending, seconds=seconds)
+
+
+def test_a_lease_that_is_given_back_is_taken_at_once(tmp_path: Path, ending: threading.Event) -> None:
+    with lease(tmp_path, ending):
+        pass
+    began = time.monotonic()
+    with lease(tmp_path, ending):
+        assert time.monotonic() - began < QUICK / 2
+
+
+def test_a_lease_whose_counter_stands_still_is_taken_over(tmp_path: Path, ending: threading.Event) -> None:
+    child = os.fork()
+    if child == 0:
+        lease(tmp_path, ending).__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    began = time.monotonic()
+    said: list[str] = []
+    with lease(tmp_path, ending, said) as taken:
+        assert time.monotonic() - began >= QUICK
+        taken.require()
+    assert len(said) == 1
+    assert f"process {child}" in said[0]
+
+
+def test_a_living_holder_is_waited_for_however_long_it_takes(tmp_path: Path, ending: threading.Event) -> None:
+    with lease(tmp_path, ending):
+        impatient = threading.Event()
+        threading.Timer(3 * QUICK, impatient.set).start()
+        with pytest.raises(Stopped):
+            lease(tmp_path, impatient).__enter__()
+
+
+def test_a_holder_that_was_frozen_finds_that_it_lost_the_lease(tmp_path: Path, ending: threading.Event) -> None:
+    frozen = lease(tmp_path, ending, seconds=7200)
+    frozen.__enter__()
+    frozen.require()
+    with lease(tmp_path, ending):
+        frozen._bump()
+        with pytest.raises(StagerError, match="another stager"):
+            frozen.require()
+
+
+def test_a_holder_that_could_not_renew_in_time_does_not_write(tmp_path: Path, ending: threading.Event) -> None:
+    held = lease(tmp_path, ending, seconds=0.3)
+    held.__enter__()
+    held._done.set()
+    time.sleep(0.3)
+    with pytest.raises(StagerError, match="could not be renewed"):
+        held.require()
+
+
+def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, ending: threading.Event) -> None:
+    child = os.fork()
+    if child == 0:
+        lease(tmp_path, ending).__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    holding, most = 0, 0
+    lock = threading.Lock()
+
+    def hold() -> None:
+        nonlocal holding, most
+        with lease(tmp_path, ending):
+            with lock:
+                holding += 1
+                most = max(most, holding)
+            time.sleep(0.05)
+            with lock:
+                holding -= 1
+
+    threads = [threading.Thread(target=hold) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert len(list((tmp_path / ".heavylift").iterdir())) == 1, "nothing but the last lease is left behind"
+
+
+def test_a_torn_lease_is_waited_out(tmp_path: Path, ending: threading.Event) -> None:
+    (tmp_path / ".heavylift").mkdir()
+    (tmp_path / ".heavylift/lease.7").write_bytes(b'{"holder": "cut o')
+    with lease(tmp_path, ending):
+        assert (tmp_path / ".heavylift/lease.8").exists()
