@@ -28,8 +28,9 @@ _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 _PROGRAM = Path(__file__).resolve().parent.parent
 _INSTALLER = Path(__file__).with_name("install_requirements.py")
 
-_ATTEMPTS_AFTER_THE_FIRST = 3
-"""The stager itself retries what a network does; a pod that ends has a reason that seldom goes away by itself."""
+_ATTEMPTS_AFTER_THE_FIRST = 2
+"""For a pod that was killed. A Job cannot be failed at once by the stager's exit status: Pulumi's provider 4.25 knows a
+failed Job by BackoffLimitExceeded or DeadlineExceeded alone, and would wait for any other until its own time-out."""
 
 _RESOURCES = {
     "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},

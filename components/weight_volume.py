@@ -135,7 +135,7 @@ class WeightVolume(pulumi.ComponentResource):
                 spec=self._claim_spec() | storage_class,
                 opts=pulumi.ResourceOptions(
                     parent=self,
-                    ignore_changes=["spec.resources"],
+                    ignore_changes=["metadata.annotations", "spec"],
                     retain_on_delete=weights.retain,
                     import_=self._args.get("adopt"),
                 ),
