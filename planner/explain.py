@@ -66,7 +66,8 @@ def _stage_weights(case: Case, index: int, stage: Stage) -> Iterator[str]:
     for group, size in sorted(parts.items(), key=lambda part: -part[1]):
         yield f"  {group:<18} {size / GIB:8.2f} GiB"
     basis = "headers of its files" if case.subject.measured else case.subject.model.config_source
-    yield f"  weights            {stage.weights / GIB:8.2f} GiB per GPU  [{basis}; cut for TP{case.layout.tp} as vllm does]"
+    cut = f"cut for TP{case.layout.tp} as vllm does"
+    yield f"  weights            {stage.weights / GIB:8.2f} GiB per GPU  [{basis}; {cut}]"
 
 
 def _overhead(case: Case, stage: Stage) -> Iterator[str]:

@@ -1,0 +1,146 @@
+"""A new entry of the catalogue, from the model hub.
+
+Reads the file list, `config.json` and the headers of the weight files by ranged requests, never the weights, and writes
+one file into `config/data/models`. Refuses to write over an entry, a revision that does not exist, and a GGUF set with
+missing shards.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, HfFileSystem
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafetensorsRepoError
+
+from config.catalogue import DATA, models
+from planner.gguf import GgufError, read_gguf, shard_of
+from planner.safetensors import Header, header_groups
+
+_CONNECTIONS = 8
+_GGUF_BLOCK_BYTES = 4 * 2**20
+"""Bytes of one ranged request: the tokenizer's tables make a GGUF header several megabytes long."""
+
+
+class AddError(Exception):
+    """Why no entry was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    size: int
+
+
+def add(
+    repository: str, revision: str, *, include: Sequence[str] = (), quality: str = "", data: Path = DATA / "models"
+) -> Path:
+    """Writes the entry of a repository at a revision, and returns its file.
+
+    `include` chooses one quantisation of a GGUF repository. Raises AddError.
+    """
+    for model in models():
+        for checkpoint in model.checkpoints:
+            if checkpoint.repository.lower() == repository.lower() and not include:
+                raise AddError(f"{repository} is in the catalogue as {checkpoint.name}: expected a new repository")
+    try:
+        entry = _entry(repository, revision, tuple(include), quality)
+    except HfHubHTTPError as error:
+        raise AddError(f"{repository} at {revision}: {error.server_message or error}") from error
+    except (HFValidationError, NotASafetensorsRepoError, GgufError, OSError, KeyError, ValueError) as error:
+        raise AddError(f"{repository} at {revision} cannot be read: {error}") from error
+    path = data / f"{entry['name']}.json"
+    if path.exists():
+        raise AddError(f"{path} exists: remove it first to write it anew")
+    path.write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _entry(repository: str, revision: str, include: tuple[str, ...], quality: str) -> dict[str, Any]:
+    info = HfApi().model_info(repository, revision=revision, files_metadata=True)
+    files = [_File(sibling.rfilename, sibling.size or 0) for sibling in info.siblings or ()]
+    wanted = [file for file in files if not include or any(fnmatch(file.path, pattern) for pattern in include)]
+    gguf = [file.path for file in wanted if file.path.endswith(".gguf")]
+    commit = info.sha or revision
+    if gguf:
+        config, checkpoint = _gguf(repository, commit, gguf)
+    else:
+        config, checkpoint = _safetensors(repository, commit, wanted)
+    name = re.sub(r"[^a-z0-9.]+", "-", repository.split("/")[-1].lower()).strip("-")
+    if gguf:
+        name = f"{name}-{checkpoint['gguf']['quantization'].lower()}"
+    checkpoint |= {
+        "name": name,
+        "repository": repository,
+        "staged_bytes": sum(file.size for file in wanted),
+        "staged_bytes_source": f"file list at commit {commit}",
+        "revisions": {commit: "read by `python -m config add`"},
+    }
+    return {
+        "name": name,
+        "title": repository.split("/")[-1],
+        "quality": quality,
+        "config": config,
+        "config_source": f"{repository} at {commit}",
+        "serving": {"source": "none: added from the hub"},
+        "checkpoints": [dict(sorted(checkpoint.items(), key=lambda field: field[0] == "tensors"))],
+    }
+
+
+def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Configuration and checkpoint of a repository with `config.json` and safetensors files."""
+    weights = [file.path for file in files if file.path.endswith(".safetensors")]
+    if not weights:
+        raise AddError(f"{repository} has neither safetensors nor GGUF files among those chosen")
+    with HfFileSystem().open(f"{repository}@{commit}/config.json", "rb") as file:
+        config = json.loads(file.read())
+    text = {**config, **config.get("text_config", {})}
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        headers = list(pool.map(lambda path: _header(repository, commit, path), weights))
+    groups = header_groups(headers, int(text["num_hidden_layers"]))
+    quantization = config.get("quantization_config") or text.get("quantization_config")
+    checkpoint = {
+        "format": str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
+        "shards": len(weights),
+        "tensors": [group.as_fields() for group in groups],
+    }
+    if quantization:
+        checkpoint |= {
+            "format": str(quantization.get("quant_algo") or quantization.get("quant_method")).lower(),
+            "quantization_config": quantization,
+            "quantization_source": "config.json",
+        }
+    return config, checkpoint
+
+
+def _header(repository: str, commit: str, path: str) -> Header:
+    metadata = HfApi().parse_safetensors_file_metadata(repository, path, revision=commit)
+    return {
+        name: {"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": tensor.data_offsets}
+        for name, tensor in metadata.tensors.items()
+    }
+
+
+def _gguf(repository: str, commit: str, paths: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Configuration and checkpoint of one quantisation of a GGUF repository."""
+    _, count = shard_of(paths[0])
+    missing = sorted(set(range(1, count + 1)) - {shard_of(path)[0] for path in paths})
+    if missing or len(paths) > count:
+        found = ", ".join(paths[:3])
+        raise AddError(
+            f"{repository}: {len(paths)} GGUF files ({found}, …) are not one set of {count}: expected a pattern for "
+            f"one quantisation, such as --include '{paths[0].split('/')[0]}/*'"
+        )
+    first = sorted(paths)[0]
+    with HfFileSystem().open(f"{repository}@{commit}/{first}", "rb", block_size=_GGUF_BLOCK_BYTES) as file:
+        header = read_gguf(file)
+    stem = Path(first).stem.split("-00001-of-")[0]
+    quantization = re.split(r"[-.](?=(?:UD-)?[A-Z]+\d)", stem)[-1]
+    gguf = {"quantization": quantization, "shards": count, "first_shard": first}
+    return header.config(), {"format": "gguf", "gguf": gguf}

@@ -1,0 +1,52 @@
+"""Short ways to ask the planner, for tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from config.catalogue import find_gpu
+from planner import FitRequest, Plan, fit
+from planner.case import Case, resolve
+from planner.memory import weights_by_group
+from planner.subject import find_subject
+
+DATA = Path(__file__).parents[2] / "data" / "planner"
+GIB = 2**30
+
+
+def plan(model: str, gpu: str | None = "h200", **settings: Any) -> Plan:
+    """The plan of a model on a GPU."""
+    return fit(FitRequest(model=model, gpu=gpu, **settings))
+
+
+def codes(planned: Plan) -> set[str]:
+    """Codes of a plan's problems."""
+    return {problem.code for problem in planned.problems}
+
+
+def warning_codes(planned: Plan) -> set[str]:
+    """Codes of a plan's warnings."""
+    return {warning.code for warning in planned.warnings}
+
+
+def texts(planned: Plan) -> str:
+    """All that a plan's problems and their fixes say."""
+    return " ".join(f"{problem.message} {problem.fix}" for problem in planned.problems)
+
+
+def case(model: str, gpu: str = "h200", **settings: Any) -> Case:
+    """A request with its defaults resolved."""
+    return resolve(FitRequest(model=model, gpu=gpu, **settings), find_subject(model), find_gpu(gpu))
+
+
+def weights_gib(model: str, stage: int = 0, **settings: Any) -> float:
+    """GiB of weights on one GPU of a stage."""
+    return sum(weights_by_group(case(model, **settings), stage).values()) / GIB
+
+
+def derivation() -> dict[str, Any]:
+    """Groups and sizes that were worked out apart from the planner."""
+    loaded: dict[str, Any] = json.loads((DATA / "derivation.json").read_text())
+    return loaded

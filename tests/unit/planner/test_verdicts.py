@@ -1,0 +1,167 @@
+"""Verdicts on the requests that the project promises to judge, and the faults of a request."""
+
+import pytest
+
+from planner import FitRequest, fit
+from tests.unit.planner.asking import codes, plan, texts, warning_codes
+
+
+def test_kimi_on_four_h200_is_refused_with_both_numbers_and_eight_are_offered() -> None:
+    planned = plan("kimi-k2.5", "h200", nodes=1, gpus_per_node=4)
+    assert planned.verdict == "rejected"
+    assert "140.2 GiB of weights per GPU, and H200 has 139.8 GiB in all" in texts(planned)
+    assert "8 H200" in texts(planned)
+    assert "max_model_len" not in texts(planned), "no flag can help"
+
+
+def test_kimi_on_eight_h200_fits_at_its_whole_context() -> None:
+    planned = plan("kimi-k2.5", "h200", max_model_len=262_144)
+    assert planned.verdict == "fits"
+    assert planned.max_context == 262_144
+
+
+def test_the_nvfp4_checkpoint_fits_four_b200() -> None:
+    planned = plan("nvidia/Kimi-K2.5-NVFP4", "b200", gpus_per_node=4)
+    assert planned.verdict == "fits"
+    assert dict(planned.engine_env) == {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+    assert planned.engine_args[planned.engine_args.index("--kv-cache-dtype") + 1] == "fp8"
+
+
+def test_a_quantization_that_contradicts_the_checkpoint_is_refused() -> None:
+    planned = plan("kimi-k2.5", quantization="fp8")
+    assert codes(planned) == {"quantization_contradicts_checkpoint"}
+    assert "compressed-tensors" in texts(planned)
+    assert codes(plan("kimi-k2.5", quantization="int8")) == {"quantization_contradicts_checkpoint"}
+    assert plan("kimi-k2.5", quantization="compressed-tensors").verdict == "fits"
+
+
+def test_an_unquantised_checkpoint_may_be_turned_into_fp8_while_loading() -> None:
+    """Llama-3.1-8B takes 8.49 GiB then (llm-d-planner accuracy report, vLLM 0.19.0)."""
+    planned = plan("llama-3.1-8b", "h100", gpus_per_node=1, quantization="fp8")
+    assert planned.per_gpu is not None
+    assert planned.per_gpu.weights_gib == pytest.approx(8.49, rel=0.01)
+
+
+def test_tight_means_that_only_the_likely_end_fits() -> None:
+    tokens = plan("llama-3.1-8b", "l4", gpus_per_node=1).kv_tokens
+    assert tokens is not None
+    worst, likely = tokens
+    assert plan("llama-3.1-8b", "l4", gpus_per_node=1, max_model_len=worst).verdict == "fits"
+    assert plan("llama-3.1-8b", "l4", gpus_per_node=1, max_model_len=worst + 16).verdict == "tight"
+    assert plan("llama-3.1-8b", "l4", gpus_per_node=1, max_model_len=likely).verdict == "tight"
+    assert plan("llama-3.1-8b", "l4", gpus_per_node=1, max_model_len=likely + 16).verdict == "rejected"
+
+
+def test_a_context_beyond_the_model_is_refused() -> None:
+    planned = plan("qwen3-235b-a22b", max_model_len=100_000)
+    assert codes(planned) == {"context_beyond_model"}
+    assert "40,960" in texts(planned)
+
+
+def test_an_unset_context_is_the_longest_that_fits_and_that_is_said() -> None:
+    planned = plan("llama-3.1-8b", "l4", gpus_per_node=1)
+    assert planned.verdict == "fits"
+    assert "context_shortened" in warning_codes(planned)
+    assert planned.engine_args[planned.engine_args.index("--max-model-len") + 1] == str(planned.max_context)
+
+
+def test_every_reason_comes_at_once() -> None:
+    planned = plan(
+        "kimi-k2.5", gpus_per_node=4, quantization="fp8", volume_bytes=10**9, extra_args=("--swap-space", "4")
+    )
+    assert codes(planned) == {
+        "weights_do_not_fit",
+        "quantization_contradicts_checkpoint",
+        "disk_too_small",
+        "argument_gone",
+    }
+
+
+def test_values_that_mean_nothing_come_at_once_with_key_value_and_expectation() -> None:
+    planned = plan("kimi-k2.5", "h201", nodes=0, gpu_memory_utilization=2.0, engine_version="new")
+    assert planned.verdict == "rejected"
+    assert codes(planned) == {"value_not_valid"}
+    for words in ("'h201'", "nodes: 0", "2.0", "'new'", "expected one of h200"):
+        assert words in texts(planned)
+
+
+def test_a_model_that_is_not_known_has_no_verdict_but_its_bytes_and_durations() -> None:
+    planned = plan("acme/tiny", weights_bytes=5 * 10**9, gpus_per_node=2)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"model_not_in_catalogue"}
+    assert planned.weights_bytes == 5 * 10**9
+    assert planned.disk_bytes == 2 * 5 * 10**9 + 5 * 10**8
+    assert planned.download_seconds == 20.0
+    assert planned.engine_args == ("--tensor-parallel-size", "2")
+
+
+def test_a_checkpoint_whose_quantisation_was_not_seen_is_unknown() -> None:
+    planned = plan("qwen3.5-35b-a3b-gptq-int4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert planned.per_gpu is None or planned.per_gpu.weights_gib is None
+
+
+def test_a_gpu_whose_memory_no_log_shows_is_unknown() -> None:
+    assert codes(plan("llama-3.1-8b", "h100-pcie", gpus_per_node=1)) == {"gpu_memory_not_known"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"tensor_parallel": 6, "gpus_per_node": 6}, "heads_not_divisible"),
+        ({"tensor_parallel": 16}, "layout_exceeds_gpus"),
+        ({"tensor_parallel": 8, "decode_context_parallel": 3}, "context_parallel_not_divisor"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(settings: dict[str, int], code: str) -> None:
+    assert code in codes(plan("kimi-k2.5", **settings))
+
+
+def test_grouped_attention_limits_decode_context_parallel() -> None:
+    refused = plan("qwen3-235b-a22b", tensor_parallel=8, decode_context_parallel=4)
+    assert codes(refused) == {"context_parallel_too_wide"}
+    assert plan("qwen3-235b-a22b", tensor_parallel=8, decode_context_parallel=2).verdict == "fits"
+
+
+def test_idle_gpus_and_a_slow_fabric_are_said() -> None:
+    assert "idle_gpus" in warning_codes(plan("llama-3.1-8b", "h100", tensor_parallel=1, gpus_per_node=8))
+    assert "no_fast_fabric" in warning_codes(plan("kimi-k2.5", "h100", nodes=2))
+    assert "tensor_parallel_across_nodes" in warning_codes(
+        plan("kimi-k2.5", "h100", nodes=2, tensor_parallel=16, fabric="efa")
+    )
+
+
+def test_an_engine_older_than_the_model_is_refused_and_one_older_than_the_recipe_warned_of() -> None:
+    assert "engine_too_old" in codes(plan("kimi-k2.5", engine_version="0.11.0"))
+    assert "engine_older_than_recipe" in warning_codes(plan("kimi-k2.5", engine_version="0.18.0"))
+
+
+def test_bytes_of_a_lock_replace_those_of_the_catalogue() -> None:
+    planned = plan("kimi-k2.5", weights_bytes=600 * 10**9)
+    assert planned.weights_bytes == 600 * 10**9
+    assert planned.disk_bytes == 1260 * 10**9
+
+
+def test_cost_is_a_stated_rate_or_a_dated_price() -> None:
+    assert plan("kimi-k2.5", usd_per_gpu_hour=2.5).cost_per_hour_usd == 20.0
+    assert plan("kimi-k2.5", instance_type="p5en.48xlarge").cost_per_hour_usd == 63.296
+    assert plan("kimi-k2.5", instance_type="p5en.48xlarge", usd_per_gpu_hour=1).cost_per_hour_usd == 8.0
+    assert plan("kimi-k2.5").cost_per_hour_usd is None
+    assert plan("kimi-k2.5", instance_type="p5e.48xlarge").cost_per_hour_usd is None
+
+
+def test_the_plan_has_exactly_the_documented_keys() -> None:
+    planned = plan("kimi-k2.5").as_dict()
+    assert list(planned) == [
+        "verdict", "problems", "warnings", "layout", "per_gpu", "kv_tokens", "max_context", "weights_bytes",
+        "disk_bytes", "download_seconds", "load_seconds", "cost_per_hour_usd", "engine_args", "engine_env",
+    ]  # fmt: skip
+    assert list(planned["layout"]) == ["tp", "pp", "dp", "ep", "dcp"]
+    assert list(planned["per_gpu"]) == ["budget_gib", "weights_gib", "overhead_gib", "kv_gib", "kv_bytes_per_token"]
+    assert list(plan("kimi-k2.5", gpus_per_node=4).as_dict()["problems"][0]) == ["code", "message", "fix"]
+    assert list(planned["warnings"][0]) == ["code", "message"]
+
+
+def test_a_plan_is_the_same_each_time() -> None:
+    request = FitRequest(model="glm-5-fp8", gpu="h200")
+    assert fit(request) == fit(request)
