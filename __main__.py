@@ -6,24 +6,24 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
-from components.fit_request import fit_request
 from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
 from components.preflight import preflight
 from components.serving import Serving
 from components.staged_weights import StagedWeights
-from components.verdict import judged
+from components.verdict import judged_plan
 from components.volume_size import volume_bytes
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.from_pulumi import running_stack
-from planner import fit, time_limits
+from planner import time_limits
+from planner.stack import request_of_stack
 
 stack = running_stack()
 config = stack.config
 weights = StagedWeights(config.model, stack.digest)
 
-plan = judged(fit(fit_request(config, stack.lock)))
+plan = judged_plan(request_of_stack(config, stack.lock))
 limits = time_limits(plan)
 size = volume_bytes(config, plan)
 found = preflight(stack.instance, config, stack.kubeconfig, size)

@@ -8,16 +8,16 @@ PORT = 8080
 
 
 def process(weights: StagedWeights, serving: Serving, file: str) -> EngineProcess:
-    """llama.cpp's server on one pod, with or without GPUs. Its parser wants option and value apart."""
-    own = {
-        "--model": f"{weights.directory}/{file}",
-        "--alias": weights.model.repository,
-        "--host": "0.0.0.0",  # noqa: S104 - the pod's own network
-        "--port": str(PORT),
-    }
+    """llama.cpp's server on one pod, with or without GPUs."""
     return EngineProcess(
         command=("/app/llama-server",),
-        arguments=(*(word for option in own.items() for word in option), *serving.arguments),
+        arguments=(
+            *("--model", f"{weights.directory}/{file}"),
+            *("--alias", weights.model.repository),
+            *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
+            *("--port", str(PORT)),
+            *serving.arguments,
+        ),
         environment={"HF_HUB_OFFLINE": "1"},
         port=PORT,
     )

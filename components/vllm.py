@@ -14,9 +14,9 @@ def process(weights: StagedWeights, serving: Serving) -> EngineProcess:
     return EngineProcess(
         command=("vllm", "serve", weights.directory),
         arguments=(
-            f"--served-model-name={weights.model.repository}",
-            "--host=0.0.0.0",
-            f"--port={PORT}",
+            *("--served-model-name", weights.model.repository),
+            *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
+            *("--port", str(PORT)),
             *serving.arguments,
         ),
         environment={

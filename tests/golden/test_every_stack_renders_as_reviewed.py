@@ -36,7 +36,7 @@ def test_no_golden_file_is_left_of_a_stack_that_is_gone() -> None:
 def _text(recording: Recording) -> str:
     exports = next(outputs for urn, outputs in recording.outputs.items() if "pulumi:pulumi:Stack::" in urn)
     document = {
-        "infos": recording.infos,
+        "infos": [line for info in recording.infos for line in info.splitlines()],
         "warnings": recording.warnings,
         "exports": exports,
         "resources": [
@@ -51,7 +51,7 @@ def _text(recording: Recording) -> str:
             for registration in sorted(recording.registrations, key=lambda registration: registration.urn)
         ],
     }
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _without_texts(inputs: Any) -> Any:

@@ -1,0 +1,54 @@
+"""The editor's schema of a stack file, made from the models: `python -m config.schema` writes docs/stack.schema.json.
+
+Its top level is Pulumi's own stack file: other namespaces and Pulumi's own keys are let through, unknown
+`heavylift:` keys are not.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from config.stack import StackConfig
+from config.stack_file import HUB_TOKEN, NAMESPACE
+
+SCHEMA_FILE = Path(__file__).resolve().parent.parent / "docs" / "stack.schema.json"
+
+
+def stack_file_schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of a `Pulumi.<stack>.yaml` file."""
+    schema = StackConfig.model_json_schema()
+    token = {
+        "description": "Token of the model hub, set with `pulumi config set --secret`.",
+        "type": "object",
+        "properties": {"secure": {"type": "string"}},
+        "required": ["secure"],
+        "additionalProperties": False,
+    }
+    keys = {f"{NAMESPACE}{name}": value for name, value in schema["properties"].items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pulumi.<stack>.yaml of heavylift",
+        "type": "object",
+        "properties": {
+            "config": {
+                "type": "object",
+                "properties": keys | {f"{NAMESPACE}{HUB_TOKEN}": token},
+                "required": [f"{NAMESPACE}{name}" for name in schema["required"]],
+                "patternProperties": {f"^(?!{NAMESPACE})": {}},
+                "additionalProperties": False,
+            }
+        },
+        "required": ["config"],
+        "$defs": schema["$defs"],
+    }
+
+
+def schema_text() -> str:
+    """The schema file's content."""
+    return json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.parent.mkdir(exist_ok=True)
+    SCHEMA_FILE.write_text(schema_text())
+    print(f"wrote {SCHEMA_FILE}")
