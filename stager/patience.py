@@ -16,10 +16,12 @@ Answer = TypeVar("Answer")
 class Patience:
     """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests.
 
-    A server's own wish to be left alone counts instead of the wait, up to `longest_wait`.
+    Where another source is at hand, a source rests after `failures_with_choice` failures already. A server's own wish
+    to be left alone counts instead of the wait, up to `longest_wait`.
     """
 
     waits: tuple[float, ...] = (0.3, 1, 3, 8, 20, 30)
+    failures_with_choice: int = 3
     rest_seconds: float = 60.0
     longest_wait: float = 600.0
 

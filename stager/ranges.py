@@ -137,10 +137,10 @@ class RangeReader:
     def _cause(self, error: Exception) -> str:
         if isinstance(error, ReadTimeoutError):
             return f"no byte for {self._stall_seconds:g} s"
-        if isinstance(error, ConnectTimeoutError):
-            return "no connection in time"
         if isinstance(error, NewConnectionError):
             return f"no connection: {error.__cause__ or error}"
+        if isinstance(error, ConnectTimeoutError):
+            return f"no connection within {self._timeout.connect_timeout:g} s"
         return f"{type(error).__name__}: {_without_addresses(str(error))}"
 
 

@@ -63,7 +63,7 @@ class Supply:
             except SourceRefusal as refusal:
                 self._note_refusal(file, source, refusal)
             except SourceTrouble as trouble:
-                failures = self._note_trouble(source, trouble, failures + 1)
+                failures = self._note_trouble(file, source, trouble, failures + 1)
 
     def suppliers(self, file: RemoteFile) -> list[str]:
         """The names of the sources that any byte of `file` came from in this run."""
@@ -84,14 +84,22 @@ class Supply:
         with self._lock:
             refused = self._refusals[file.path]
             willing = [source for source in order if source.name not in refused]
+            awake = self._awake(willing)
+            if awake:
+                return awake[0]
             if not willing:
                 raise Unobtainable("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
-            now = time.monotonic()
-            for source in willing:
-                if self._resting.get(source.name, (0.0, ""))[0] <= now:
-                    return source
-            causes = "; ".join(self._resting[source.name][1] for source in willing)
-        raise StagerError(f"no source answers: {causes}")
+            raise StagerError(f"no source answers: {'; '.join(self._resting[source.name][1] for source in willing)}")
+
+    def _awake(self, sources: Sequence[Source]) -> list[Source]:
+        now = time.monotonic()
+        return [source for source in sources if self._resting.get(source.name, (0.0, ""))[0] <= now]
+
+    def _has_choice(self, file: RemoteFile, source: Source) -> bool:
+        """Whether `file` can be asked for elsewhere just now."""
+        with self._lock:
+            others = [other for other in self.sources if other.name not in self._refusals[file.path]]
+            return any(other is not source for other in self._awake(others))
 
     def _note_refusal(self, file: RemoteFile, source: Source, refusal: SourceRefusal) -> None:
         with self._lock:
@@ -100,15 +108,16 @@ class Supply:
         if not known and len(self.sources) > 1:
             self._say(f"{source.name} refuses: {refusal}; trying the next source")
 
-    def _note_trouble(self, source: Source, trouble: SourceTrouble, failures: int) -> int:
+    def _note_trouble(self, file: RemoteFile, source: Source, trouble: SourceTrouble, failures: int) -> int:
         """Wait as is due, or let the source rest; returns the failures in a row that still count."""
-        if failures > len(self._patience.waits):
+        patience = self._patience
+        if failures > (patience.failures_with_choice if self._has_choice(file, source) else len(patience.waits)):
             text = f"{source.name}: {trouble} ({failures} times in a row)"
             with self._lock:
-                self._resting[source.name] = (time.monotonic() + self._patience.rest_seconds, text)
-            self._say(f"{text}; leaving it alone for {self._patience.rest_seconds:.0f} s")
+                self._resting[source.name] = (time.monotonic() + patience.rest_seconds, text)
+            self._say(f"{text}; leaving it alone for {patience.rest_seconds:.0f} s")
             return 0
-        wait = self._patience.wait_after(failures, trouble)
+        wait = patience.wait_after(failures, trouble)
         if trouble.wait is not None:
             with self._lock:
                 self._closed_until[source.name] = time.monotonic() + wait

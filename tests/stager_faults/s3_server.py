@@ -1,0 +1,85 @@
+"""A real S3 server (versitygw) over a directory, with one bucket, for as long as a block runs."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from lab.cache import ensure
+from lab.pieces import VERSITYGW_PIECE
+from lab.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
+
+BUCKET = "weights"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where it listens, and what its clients must know."""
+
+    url: str
+    objects: Path
+    """The directory in which the bucket's objects lie as files."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a client needs, as the AWS tools read it."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_ACCESS_KEY_ID": S3_ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": S3_SECRET_KEY,
+            "AWS_REGION": S3_REGION,
+        }
+
+    def client(self) -> Any:
+        """A client of the server."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            aws_access_key_id=S3_ACCESS_KEY,
+            aws_secret_access_key=S3_SECRET_KEY,
+            region_name=S3_REGION,
+        )
+
+
+@contextmanager
+def running_s3(directory: Path) -> Iterator[S3Server]:
+    """An S3 server whose bucket `weights` lies in `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    secrets = {"ROOT_ACCESS_KEY": S3_ACCESS_KEY, "ROOT_SECRET_KEY": S3_SECRET_KEY, "VGW_REGION": S3_REGION}
+    program = ensure(VERSITYGW_PIECE) / "versitygw"
+    process = subprocess.Popen(
+        [program, "--port", address, "posix", directory],
+        env={**os.environ, **secrets},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    server = S3Server(f"http://{address}", directory / BUCKET)
+    try:
+        _create_bucket(server)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _create_bucket(server: S3Server) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            server.client().create_bucket(Bucket=BUCKET)
+        except BotoCoreError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return

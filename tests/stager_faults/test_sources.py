@@ -1,0 +1,150 @@
+"""Other sources than the hub: a share, a plain web server; and going over from one to the next, file by file."""
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.hub.client import HubClient
+from stager.verify import problems
+
+from .conftest import COMMIT, SHARD, RunStager
+from .running import Stager, manifest_of
+
+SHARD_1 = "model-00001-of-00002.safetensors"
+
+
+@pytest.fixture
+def share(stage: RunStager, hub: HubClient, tmp_path: Path) -> Path:
+    """A complete tree, as a share in the layout that is the default."""
+    place = tmp_path / "share" / "acme/model" / COMMIT
+    assert stage(directory=place).status == 0
+    shutil.rmtree(place / ".heavylift")
+    hub.clear_requests()
+    return tmp_path / "share"
+
+
+@pytest.fixture
+def lock(stage: RunStager, share: Path, hub: HubClient, tmp_path: Path) -> Path:
+    path = tmp_path / "lock.json"
+    Stager(
+        ["lock", "acme/model", "--revision", COMMIT, "--output", path], log_directory=tmp_path, HF_ENDPOINT=hub.url
+    ).wait()
+    hub.clear_requests()
+    return path
+
+
+class NoRanges(http.server.SimpleHTTPRequestHandler):
+    """The plainest of web servers: whole files only, and silent; it also takes what is meant for a proxy."""
+
+    def translate_path(self, path: str) -> str:
+        """The file that a path, or the address of a request to a proxy, stands for."""
+        return super().translate_path(path.removeprefix("http://files.invalid"))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web(share: Path) -> Iterator[str]:
+    handler = functools.partial(NoRanges, directory=str(share))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_share_is_enough_where_there_is_a_lock(
+    stage: RunStager, hub: HubClient, share: Path, lock: Path, tmp_path: Path
+) -> None:
+    ended = stage("--lock", lock, "--source", share)
+    assert ended.status == 0, ended.log
+    assert hub.requests() == {}
+    assert problems(tmp_path / "tree", full=True) == []
+    assert not (tmp_path / "tree" / SHARD_1).is_symlink()
+
+
+def test_a_share_may_have_a_layout_of_its_own(stage: RunStager, share: Path, lock: Path) -> None:
+    place = f"file://{share}/acme/model/{{commit}}/{{path}}"
+    assert stage("--lock", lock, "--source", place).status == 0
+
+
+def test_a_file_that_the_first_source_has_not_comes_from_the_second(
+    stage: RunStager, hub: HubClient, share: Path, lock: Path, tmp_path: Path
+) -> None:
+    (share / "acme/model" / COMMIT / SHARD_1).unlink()
+    ended = stage("--lock", lock, "--source", share, "--source", "hub")
+    assert ended.status == 0, ended.log
+    assert hub.bytes_sent() == SHARD
+    assert manifest_of(tmp_path / "tree")["source"] == f"{share}, hub {hub.url}"
+
+
+def test_a_file_that_is_wrong_in_the_first_source_comes_from_the_second(
+    stage: RunStager, hub: HubClient, share: Path, lock: Path, tmp_path: Path
+) -> None:
+    with (share / "acme/model" / COMMIT / SHARD_1).open("r+b") as file:
+        file.write(b"rotten")
+    ended = stage("--lock", lock, "--source", share, "--source", "hub")
+    assert ended.status == 0, ended.log
+    assert f"{SHARD_1} from {share}: expected SHA-256" in ended.log
+    assert hub.bytes_sent() == SHARD
+    assert problems(tmp_path / "tree", full=True) == []
+
+
+def test_a_file_that_is_wrong_everywhere_is_reported_with_the_last_source(
+    stage: RunStager, hub: HubClient, share: Path, lock: Path
+) -> None:
+    hub.fault("flip", path=f"*{SHARD_1}*", offset=0)
+    with (share / "acme/model" / COMMIT / SHARD_1).open("r+b") as file:
+        file.write(b"rotten")
+    ended = stage("--lock", lock, "--source", share, "--source", "hub")
+    assert ended.status == 1
+    assert f"{SHARD_1}: wrong content from hub {hub.url}" in ended.message
+
+
+def test_every_source_that_lacks_a_file_is_named_with_its_reason(
+    stage: RunStager, hub: HubClient, share: Path, lock: Path, tmp_path: Path
+) -> None:
+    (share / "acme/model" / COMMIT / SHARD_1).unlink()
+    hub.fault("html", path=f"/storage/*{SHARD_1}*")
+    ended = stage("--lock", lock, "--source", share, "--source", "hub")
+    assert ended.status == 1
+    assert "No such file or directory" in ended.message
+    assert "a web page came instead of the file" in ended.message
+
+
+def test_a_dead_source_is_left_for_the_next_one(stage: RunStager, lock: Path, share: Path, hub: HubClient) -> None:
+    hub.fault("reset", path="*")
+    ended = stage("--lock", lock, "--source", "http://127.0.0.1:9", "--source", share)
+    assert ended.status == 0, ended.log
+    assert "leaving it alone for 60 s" in ended.log
+    assert hub.requests() == {}
+
+
+def test_a_web_server_without_ranges_serves_files_of_one_block_only(
+    stage: RunStager, lock: Path, web: str, tmp_path: Path
+) -> None:
+    small = stage("--lock", lock, "--source", web, "--include", "*.json", directory=tmp_path / "small")
+    assert small.status == 0, small.log
+    whole = stage("--lock", lock, "--source", web)
+    assert whole.status == 1
+    assert "the server does not give ranges of a file" in whole.message
+
+
+def test_user_and_password_of_a_source_are_in_no_log(stage: RunStager, lock: Path, web: str, tmp_path: Path) -> None:
+    with_password = web.replace("http://", "http://user:hunter2@")
+    ended = stage("--lock", lock, "--source", with_password, "--include", "*.json")
+    assert ended.status == 0, ended.log
+    assert "hunter2" not in ended.log
+    assert "hunter2" not in str(manifest_of(tmp_path / "tree"))
+
+
+def test_a_proxy_of_the_environment_is_used(stage: RunStager, lock: Path, web: str) -> None:
+    """The web server plays the proxy: a host that does not exist is reached through it only."""
+    options = ["--lock", lock, "--source", "http://files.invalid", "--include", "*.json"]
+    ended = stage(*options, http_proxy=web)
+    assert ended.status == 0, ended.log
