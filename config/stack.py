@@ -188,7 +188,7 @@ class Weights(Section):
     def _can_be_deleted(cls, retain: bool, info: ValidationInfo) -> bool:
         kind = info.data.get("kind")
         if not retain and kind in (WeightsKind.LOCAL, WeightsKind.HOST_PATH):
-            raise ValueError(f"cannot be kept for kind {kind}: the cluster does not delete a node's files; remove it")
+            raise ValueError(f"has no meaning for kind {kind}: a node's files are never deleted; leave it out")
         return retain
 
     @field_validator("storage_class")

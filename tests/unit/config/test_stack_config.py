@@ -1,0 +1,219 @@
+"""What a stack may say, and what it is told when it says something else."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from config.errors import StackError
+from config.stack import StackConfig, Verification, WeightsKind
+
+COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
+GOOD: dict[str, Any] = {
+    "nodes": {"names": ["h200-0"], "gpu": "h200", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"},
+    "model": {"repository": "moonshotai/Kimi-K2.5", "revision": COMMIT},
+    "weights": {"kind": "local"},
+    "stage": {"image": "python:3.12-slim"},
+    "engine": {"name": "vllm", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0", "tensor_parallel": 8},
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The good stack with one value changed; `path` is section.key."""
+    sections = deepcopy(GOOD)
+    section, _, key = path.partition(".")
+    sections.setdefault(section, {})[key] = value
+    return sections
+
+
+def faults(sections: dict[str, Any]) -> list[str]:
+    with pytest.raises(StackError) as caught:
+        StackConfig.parse(sections)
+    return list(caught.value.faults)
+
+
+def test_what_is_left_out_has_the_documented_defaults() -> None:
+    stack = StackConfig.parse(GOOD)
+    assert stack.cluster.namespace == "heavylift"
+    assert (stack.weights.keep_revisions, stack.weights.retain, stack.weights.verify) == (2, True, Verification.QUICK)
+    assert stack.stage.sources == ("hub",)
+    assert stack.weights_path == "/mnt/nvme"
+
+
+def test_a_checked_stack_cannot_be_changed() -> None:
+    stack = StackConfig.parse(GOOD)
+    with pytest.raises(ValueError, match="frozen"):
+        stack.weights.kind = WeightsKind.CLAIM
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (
+            "model.revision",
+            "main",
+            "heavylift:model.revision: 'main' is not a full commit: expected 40 hex digits, or set "
+            "allow_unpinned: true",
+        ),
+        (
+            "model.repository",
+            "Kimi-K2.5",
+            "heavylift:model.repository: 'Kimi-K2.5' is not valid: expected owner/name, such as moonshotai/Kimi-K2.5",
+        ),
+        (
+            "weights.size",
+            "400 gigs",
+            "heavylift:weights.size: '400 gigs' is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        ),
+        (
+            "weights.kind",
+            "disk",
+            "heavylift:weights.kind: 'disk' is not valid: expected 'local', 'host-path' or 'claim'",
+        ),
+        (
+            "weights.keep_revisions",
+            0,
+            "heavylift:weights.keep_revisions: 0 is not valid: expected a number greater than 0",
+        ),
+        (
+            "weights.retain",
+            False,
+            "heavylift:weights.retain: False has no meaning for kind local: a node's files are never deleted; leave "
+            "it out",
+        ),
+        (
+            "weights.storage_class",
+            "gp3",
+            "heavylift:weights.storage_class: 'gp3' has no meaning for kind local: expected it with kind claim only",
+        ),
+        (
+            "stage.bandwidth",
+            "10",
+            "heavylift:stage.bandwidth: '10' is not a bandwidth: expected a number and a unit, such as 10 Gbit/s "
+            "or 250 MB/s",
+        ),
+        (
+            "stage.sources",
+            ["hub", "ftp://mirror"],
+            "heavylift:stage.sources[1]: 'ftp://mirror' is not valid: expected hub, s3://bucket/prefix or "
+            "https://host/path",
+        ),
+        ("stage.sources", [], "heavylift:stage.sources: [] is not valid: expected at least one entry"),
+        (
+            "engine.version",
+            0.33,
+            "heavylift:engine.version: 0.33 is not valid: expected text (in quotes where YAML would read a number)",
+        ),
+        (
+            "engine.extra_args",
+            "--enforce-eager",
+            "heavylift:engine.extra_args: '--enforce-eager' is not valid: expected a list",
+        ),
+        (
+            "nodes.gpus_per_node",
+            0,
+            "heavylift:nodes.gpus_per_node: 0 does not go with nodes.gpu: expected both or neither",
+        ),
+        (
+            "nodes.names",
+            ["H200_0"],
+            "heavylift:nodes.names[0]: 'H200_0' is not valid: expected the node's name as `kubectl get nodes` "
+            "prints it",
+        ),
+        (
+            "cluster.namespace",
+            "Heavy Lift",
+            "heavylift:cluster.namespace: 'Heavy Lift' is not valid: expected at most 63 lower-case letters, digits "
+            "and inner hyphens",
+        ),
+        (
+            "nodes.taints",
+            [{"key": "gpu", "effect": "Never"}],
+            "heavylift:nodes.taints[0].effect: 'Never' is not valid: expected 'NoSchedule', 'PreferNoSchedule' or "
+            "'NoExecute'",
+        ),
+    ],
+)
+def test_a_bad_value_is_named_with_its_key_and_what_was_expected(path: str, value: Any, sentence: str) -> None:
+    assert faults(changed(path, value)) == [sentence]
+
+
+def test_a_branch_is_accepted_where_the_stack_allows_it() -> None:
+    sections = changed("model.revision", "main")
+    sections["model"]["allow_unpinned"] = True
+    assert StackConfig.parse(sections).model.revision == "main"
+
+
+def test_an_unknown_key_is_refused_and_the_nearest_one_offered() -> None:
+    assert faults(changed("model.revison", COMMIT)) == [
+        "heavylift:model.revison: is not a known key: expected revision"
+    ]
+
+
+def test_an_unknown_object_is_refused_with_those_that_are_known() -> None:
+    assert faults(changed("gateway.port", 1)) == [
+        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine"
+    ]
+
+
+def test_missing_objects_and_keys_are_named_with_what_they_are_for() -> None:
+    sections = {key: value for key, value in GOOD.items() if key != "stage"} | {"weights": {}}
+    assert faults(sections) == [
+        "heavylift:weights.kind: is missing: expected `local`: a PersistentVolume on the node's disk. `host-path`: a "
+        "directory of the node. `claim`: a PersistentVolumeClaim from a storage class",
+        "heavylift:stage: is missing: expected the Job that downloads and verifies the weights",
+    ]
+
+
+def test_an_object_given_as_text_is_said_to_be_one() -> None:
+    sections = GOOD | {"model": "moonshotai/Kimi-K2.5"}
+    assert faults(sections) == [
+        "heavylift:model: 'moonshotai/Kimi-K2.5' is not valid: expected an object, its keys indented below"
+    ]
+
+
+def test_all_faults_come_at_once() -> None:
+    sections = changed("model.revision", "main")
+    sections["weights"]["size"] = "big"
+    sections["engine"]["name"] = "sglang"
+    assert [fault.split(": ")[0] for fault in faults(sections)] == [
+        "heavylift:model.revision",
+        "heavylift:weights.size",
+        "heavylift:engine.name",
+    ]
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    (fault,) = faults(changed("model.revision", "x" * 500))
+    assert len(fault) < 250
+
+
+@pytest.mark.parametrize(
+    ("edits", "sentence"),
+    [
+        (
+            {"weights": {"kind": "claim", "path": "/mnt/nvme"}},
+            "heavylift:weights.path: '/mnt/nvme' has no meaning for kind claim: expected it to be left out",
+        ),
+        (
+            {"nodes": {"names": ["a"], "gpu": "h200", "gpus_per_node": 8}},
+            "heavylift:weights.path: is missing: kind local expects a directory here or in heavylift:nodes.nvme_path",
+        ),
+        (
+            {"nodes": {"names": ["a", "b"], "gpu": "h200", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
+            "heavylift:weights.kind: 'local' with 2 nodes: expected one name in nodes.names, since its claim ties "
+            "every pod to one node; use host-path for several",
+        ),
+        (
+            {"nodes": {"names": ["a"], "nvme_path": "/mnt/nvme"}},
+            "heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node",
+        ),
+        (
+            {"nodes": {"names": ["a"], "gpu": "h200", "gpus_per_node": 4, "nvme_path": "/mnt/nvme"}},
+            "heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel is 8: expected at most the 4 GPUs "
+            "of heavylift:nodes",
+        ),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused(edits: dict[str, Any], sentence: str) -> None:
+    assert faults(GOOD | edits) == [sentence]
