@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpus
-from planner.plan import Plan
+from planner.plan import Layout, Plan
 from planner.request import FitRequest
 
 Planner = Callable[[FitRequest], Plan]
@@ -27,10 +27,14 @@ class Suggestion:
 
 def suggest(request: FitRequest, plan: Plan, planner: Planner) -> tuple[Suggestion, ...]:
     """Every suggestion that the planner accepts, the smallest changes first."""
-    found: list[Suggestion] = []
-    for kind in (_settings, _layouts, _more_gpus, _other_checkpoints, _other_gpus):
-        found += _accepted(kind(request, plan), planner)
-    return tuple(found)
+    kinds = (
+        _settings(request, plan),
+        _layouts(request, plan.layout),
+        _more_gpus(request),
+        _other_checkpoints(request),
+        _other_gpus(request),
+    )
+    return tuple(suggestion for ideas in kinds for suggestion in _accepted(ideas, planner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +72,20 @@ def _settings(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
         yield _Idea(f"max_num_seqs {_FEWER_SEQUENCES}", replace(request, max_num_seqs=_FEWER_SEQUENCES))
 
 
-def _layouts(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _layouts(request: FitRequest, layout: Layout) -> Iterator[_Idea]:
     """Other layouts on the same GPUs."""
     if request.engine != "vllm":
         return
     if not request.expert_parallel:
         yield _Idea("expert_parallel", replace(request, expert_parallel=True))
-    tp = plan.layout.tp
+    tp = layout.tp
     while tp > 1:
         tp //= 2
         fewer = replace(request, tensor_parallel=tp, pipeline_parallel=1, data_parallel=1)
         yield _Idea(f"tensor_parallel {tp}", replace(fewer, decode_context_parallel=None), "tensor")
 
 
-def _more_gpus(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _more_gpus(request: FitRequest) -> Iterator[_Idea]:
     """More GPUs of the same kind."""
     if request.gpu is None:
         return
@@ -92,7 +96,7 @@ def _more_gpus(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
             yield _Idea(text, _on_machine(request, nodes, each), "gpus")
 
 
-def _other_checkpoints(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _other_checkpoints(request: FitRequest) -> Iterator[_Idea]:
     """Other formats of the same model on the same machine."""
     try:
         model, current = find_checkpoint(request.model, request.include)
@@ -105,7 +109,7 @@ def _other_checkpoints(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
             yield _Idea(f"{checkpoint.repository} ({checkpoint.format})", replace(other, volume_bytes=None))
 
 
-def _other_gpus(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _other_gpus(request: FitRequest) -> Iterator[_Idea]:
     """As many GPUs of a kind with more memory, the smallest that does."""
     if request.gpu is None:
         return

@@ -66,6 +66,8 @@ def check_arguments(engine: str, arguments: Iterable[str]) -> Iterator[Finding]:
             yield rejected(
                 "argument_gone", f"{given} is {gone[positive]} in {engine} {known['version']}.", "Remove it."
             )
+        elif flag not in flags and positive not in flags and not known["complete"]:
+            yield warning("argument_not_checked", f"{given} is not among the flags of {engine} that are listed here.")
         elif flag not in flags and positive not in flags:
             close = get_close_matches(flag, flags, n=2, cutoff=0.6)
             fix = f"Did you mean {' or '.join(close)}?" if close else "Remove it."

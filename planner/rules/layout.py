@@ -61,7 +61,7 @@ def _tensor(case: Case) -> Iterator[Finding]:
 
 def _pipeline(case: Case) -> Iterator[Finding]:
     layers, pp = case.subject.shape.layers, case.layout.pp
-    if pp > layers:
+    if layers and pp > layers:
         yield rejected("too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use {layers}.")
     if (
         case.request.nodes > 1

@@ -16,8 +16,8 @@ DATA = Path(__file__).parents[2] / "data" / "planner"
 GIB = 2**30
 
 
-def plan(model: str, gpu: str | None = "h200", **settings: Any) -> Plan:
-    """The plan of a model on a GPU."""
+def plan(model: str, gpu: Any = "h200", **settings: Any) -> Plan:
+    """The plan of a model on a GPU; without one, `None`."""
     return fit(FitRequest(model=model, gpu=gpu, **settings))
 
 

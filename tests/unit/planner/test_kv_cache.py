@@ -48,7 +48,7 @@ def test_published_tokens_lie_within_the_rounding_of_the_published_bytes(entry: 
 def test_262144_tokens_of_kimi_cost_the_same_on_each_gpu_whatever_tensor_parallel_is() -> None:
     found = {tp: plan("kimi-k2.5", "b300", gpus_per_node=tp, max_model_len=262_144).per_gpu for tp in (4, 8)}
     assert all(per_gpu is not None and per_gpu.kv_bytes_per_token == 70_272 for per_gpu in found.values())
-    assert 70_272 * 262_144 / GIB == pytest.approx(17.16, abs=0.005)
+    assert pytest.approx(17.16, abs=0.005) == 70_272 * 262_144 / GIB
 
 
 def test_only_decode_context_parallel_divides_a_latent_cache() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.accuracy import GATE, size_comparisons, weight_comparisons
+from planner.accuracy import GATE, Comparison, size_comparisons, weight_comparisons
 from planner.plan import Layout
 from planner.sharding import stage_layers
 from planner.subject import find_subject
@@ -16,7 +16,7 @@ def test_parameters_and_bytes_equal_the_independent_derivation(name: str) -> Non
     expected = derivation()["models"][name]
     groups = find_subject(name).groups
     assert sum(group.parameters for group in groups) == expected["total_parameters"]
-    parameters = {group: 0 for group in _GROUPS & expected["groups"].keys()}
+    parameters = dict.fromkeys(_GROUPS & expected["groups"].keys(), 0)
     for found in groups:
         if found.group in parameters:
             parameters[found.group] += found.parameters
@@ -90,19 +90,13 @@ def test_layers_left_over_go_to_the_stages_before_the_last(layers: int, stages: 
 
 
 @pytest.mark.parametrize("comparison", weight_comparisons(), ids=lambda comparison: comparison.what)
-def test_weights_per_gpu_are_within_a_percent_of_the_log(comparison: object) -> None:
-    from planner.accuracy import Comparison
-
-    assert isinstance(comparison, Comparison)
+def test_weights_per_gpu_are_within_a_percent_of_the_log(comparison: Comparison) -> None:
     limit = GATE if comparison.not_gated is None else 0.03
     assert abs(comparison.error) < limit, f"{comparison.what}: {comparison.published} against {comparison.predicted}"
 
 
 @pytest.mark.parametrize("comparison", size_comparisons(), ids=lambda comparison: comparison.what)
-def test_checkpoints_are_as_large_as_published(comparison: object) -> None:
-    from planner.accuracy import Comparison
-
-    assert isinstance(comparison, Comparison)
+def test_checkpoints_are_as_large_as_published(comparison: Comparison) -> None:
     assert abs(comparison.error) < 0.002
 
 

@@ -1,0 +1,88 @@
+"""How fast a plan is: 10,000 different ones, the time of each, and the memory of the process.
+
+`make bench-planner`. Prints the time from a cold start too, since `pulumi preview` pays it once.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import cycle, islice, product
+
+from planner import FitRequest, fit
+from planner.fit import plan_only
+
+PLANS = 10_000
+LIMIT_MILLISECONDS = 50.0
+"""A preview must not be slower for its plan."""
+
+_MODELS = ("kimi-k2.5", "kimi-k2.5-nvfp4", "glm-5-fp8", "qwen3.5-397b-a17b", "minimax-m2.5", "llama-3.1-8b")
+_GPUS = ("h100", "h200", "b200", "a100-80gb")
+_SIZES = (1, 2, 4, 8)
+_CONTEXTS = (4096, 32_768, 131_072)
+
+
+def requests() -> Iterator[FitRequest]:
+    """Requests without end, of every combination in turn."""
+    for model, gpu, count, context in cycle(product(_MODELS, _GPUS, _SIZES, _CONTEXTS)):
+        yield FitRequest(model=model, gpu=gpu, gpus_per_node=count, max_model_len=context)
+
+
+def cold_start_milliseconds() -> float:
+    """A first plan in a fresh process, less an interpreter that does nothing."""
+
+    def seconds(code: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - start
+
+    code = "import planner; planner.fit(planner.FitRequest(model='kimi-k2.5', gpu='h200'))"
+    return 1000 * min(seconds(code) - seconds("pass") for _ in range(5))
+
+
+def measure(planned: int) -> list[float]:
+    """Milliseconds of each plan, without suggestions."""
+    times = []
+    for request in islice(requests(), planned):
+        start = time.perf_counter()
+        plan_only(request)
+        times.append(1000 * (time.perf_counter() - start))
+    return times
+
+
+def measure_rejected(planned: int) -> list[float]:
+    """Milliseconds of plans that are rejected and for which something that works is looked for."""
+    times: list[float] = []
+    for request in requests():
+        start = time.perf_counter()
+        plan = fit(request)
+        if plan.verdict == "rejected":
+            times.append(1000 * (time.perf_counter() - start))
+        if len(times) == planned:
+            return times
+    return times
+
+
+def main() -> int:
+    """Prints the figures; status 1 when a plan takes longer than its limit."""
+    plan_only(next(requests()))
+    times, rejected = measure(PLANS), measure_rejected(300)
+    slowest = max(statistics.quantiles(times, n=1000)[-1], statistics.quantiles(rejected, n=100)[-1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{PLANS:,} plans: median {statistics.median(times):.3f} ms, 99.9% below {_high(times):.2f} ms")
+    print(f"rejected, with suggestions: median {statistics.median(rejected):.1f} ms, 99% below {slowest:.1f} ms")
+    print(f"first plan of a process: {cold_start_milliseconds():.0f} ms more than an empty interpreter")
+    print(f"peak memory of this process: {peak:.0f} MiB")
+    return 0 if slowest < LIMIT_MILLISECONDS else 1
+
+
+def _high(times: list[float]) -> float:
+    return statistics.quantiles(times, n=1000)[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The data files: complete, sourced, and what the shared collection says of them."""
+
+import pytest
+
+from config.catalogue import (
+    Model,
+    NotInCatalogueError,
+    engines,
+    find_checkpoint,
+    find_gpu,
+    find_instance,
+    gpus,
+    instances,
+    models,
+    rules,
+)
+from planner.accuracy import DOCUMENT, document
+from planner.subject import find_subject
+
+
+def test_every_model_of_the_table_is_there_with_its_variants() -> None:
+    formats = {model.name: {checkpoint.format for checkpoint in model.checkpoints} for model in models()}
+    assert formats["kimi-k2.5"] == {"int4", "nvfp4", "gguf"}
+    assert formats["kimi-k2.6"] == {"int4", "nvfp4"}
+    assert formats["glm-5"] == {"bf16", "fp8", "nvfp4"}
+    assert formats["qwen3.5-397b-a17b"] == {"bf16", "fp8", "nvfp4"}
+    assert formats["qwen3.5-35b-a3b"] == {"bf16", "fp8", "int4"}
+    assert formats["qwen3-235b-a22b"] == {"bf16", "fp8", "nvfp4", "int4"}
+    assert formats["minimax-m2.5"] == {"fp8", "nvfp4"}
+    assert "llama-3.1-8b" in formats
+
+
+def test_names_are_unique() -> None:
+    names = [checkpoint.name for model in models() for checkpoint in model.checkpoints]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
+def test_every_model_names_its_source_and_is_planned_or_says_why_not(model: Model) -> None:
+    assert model.config_source
+    for checkpoint in model.checkpoints:
+        subject = find_subject(checkpoint.name)
+        assert subject.unknown or subject.is_gguf or subject.groups
+        if checkpoint.quantization_config is None:
+            assert checkpoint.unknown or checkpoint.format in ("bf16", "gguf")
+
+
+def test_gpus_are_found_by_name_alias_and_node_label() -> None:
+    assert find_gpu("H200").name == "h200"
+    assert find_gpu("NVIDIA-H100-80GB-HBM3").name == "h100"
+    assert find_gpu("h100-sxm").torch_gib == 79.19
+    assert find_gpu("h200").torch_gib == 139.80
+    assert {gpu.name for gpu in gpus()} >= {"a10g", "l4", "l40s", "a100-80gb", "h100", "h200", "b200", "b300", "gb200"}
+
+
+def test_a_name_that_is_not_known_is_refused_with_what_is_close() -> None:
+    with pytest.raises(NotInCatalogueError, match=r"kimi-k2\.5"):
+        find_checkpoint("kimi-k25")
+    with pytest.raises(NotInCatalogueError, match="expected one of"):
+        find_gpu("a100")
+
+
+def test_every_instance_has_a_gpu_of_the_catalogue_and_a_dated_price() -> None:
+    for instance in instances():
+        assert find_gpu(instance.gpu)
+        assert (instance.usd_per_hour is None) == (instance.price_source is None)
+    assert find_instance("p5en.48xlarge").usd_per_hour == 63.296
+
+
+def test_every_rule_of_a_release_has_a_source() -> None:
+    for name, rule in rules().items():
+        if name != "about":
+            assert rule["source"]
+            assert rule["fails_through"]
+    for image in engines()["vllm"]["images"]:
+        assert image["source"]
+
+
+def test_the_accuracy_document_is_current() -> None:
+    assert DOCUMENT.read_text() == document(), "run make accuracy"
+
+
+def test_kimis_checkpoint_has_the_published_size() -> None:
+    assert find_subject("kimi-k2.5").staged_bytes == 595_180_000_000
+    assert find_subject("unsloth/Kimi-K2.5-GGUF").staged_bytes == 374_764_330_144

@@ -1,0 +1,141 @@
+"""The command line: what it prints, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from planner.__main__ import main
+
+_KIMI = ("fit", "--model", "kimi-k2.5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ((*_KIMI, "--gpu", "h200", "--nodes", "1", "--gpus-per-node", "8"), 0),
+        ((*_KIMI, "--gpu", "h200", "--nodes", "1", "--gpus-per-node", "4"), 1),
+        ((*_KIMI, "--gpu", "h100", "--nodes", "2", "--tp", "8", "--pp", "2", "--max-model-len", "262144"), 0),
+        ((*_KIMI, "--gpu", "h100", "--gpus-per-node", "8", "--max-model-len", "262144"), 1),
+        ((*_KIMI, "--gpu", "h200", "--quantization", "fp8"), 1),
+        (("fit", "--model", "nvidia/Kimi-K2.5-NVFP4", "--gpu", "b200", "--gpus-per-node", "4"), 0),
+        (("fit", "--model", "nvidia/Kimi-K2.5-NVFP4", "--gpu", "h200", "--gpus-per-node", "4"), 1),
+        (("fit", "--model", "kimi-k3", "--gpu", "b300"), 3),
+        (("fit", "--model", "acme/unknown", "--gpu", "h200"), 3),
+        ((*_KIMI, "--gpu", "h201"), 2),
+        ((*_KIMI, "--gpu", "h200", "--nodes", "-1"), 2),
+        (("fit", "--gpu", "h200"), 2),
+        (("show", "no-such-model"), 2),
+        (("show", "kimi-k2.5"), 0),
+        (("show",), 0),
+        (("recommend", "--gpu", "h200"), 0),
+        (("recommend", "--quality", "frontier", "--budget", "1"), 1),
+        (("recommend", "--gpu", "h201"), 2),
+    ],
+)
+def test_the_exit_status_says_the_verdict(
+    arguments: tuple[str, ...], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [("fit", "--no-such-option"), ("frobnicate",), (*_KIMI, "--engine", "trt")])
+def test_an_option_that_does_not_exist_ends_with_2(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    main((*arguments, "--json"))
+    printed: dict[str, object] = json.loads(capsys.readouterr().out)
+    return printed
+
+
+def test_given_the_cache_it_answers_with_the_tokens_that_the_engine_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    cache = ("--kv-cache-dtype", "bfloat16", "--block-size", "64", "--available-kv-gib", "46.80")
+    asked = (*_KIMI, "--gpu", "h200", "--tp", "8", *cache)
+    assert _json(capsys, *asked)["kv_tokens"] == [715_072, 715_072]
+    assert _json(capsys, *asked, "--dcp", "8")["kv_tokens"] == [5_720_576, 5_720_576]
+
+
+def test_the_summary_names_bytes_per_token_and_draws_a_bar_per_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    main((*_KIMI, "--gpu", "h200"))
+    assert "70,272 B per token" in capsys.readouterr().out
+    main((*_KIMI, "--gpu", "h100", "--nodes", "2", "--mm-encoder-tp-mode", "data"))
+    printed = capsys.readouterr().out
+    assert "GPU 0-7 " in printed
+    assert "GPU 8-15 " in printed
+    assert "weights 36.42/35.4" in printed
+
+
+def test_a_refused_plan_shows_where_the_gpu_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    main((*_KIMI, "--gpu", "h200", "--gpus-per-node", "4"))
+    printed = capsys.readouterr().out
+    assert printed.startswith("rejected: kimi-k2.5 on 4 H200")
+    assert "█|▓" in printed
+    assert "8 H200" in printed
+
+
+def test_all_bad_values_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    main((*_KIMI, "--gpu", "h201", "--nodes", "0", "--gpu-memory-utilization", "3"))
+    printed = capsys.readouterr().err
+    for words in ("h201", "nodes: 0", "gpu_memory_utilization: 3.0"):
+        assert words in printed
+
+
+def test_the_picture_is_svg_with_the_same_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.svg"
+    main((*_KIMI, "--gpu", "h100", "--nodes", "2", "--svg", str(file)))
+    root = ElementTree.fromstring(file.read_text())  # noqa: S314 - written by the planner a line above
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "GPU 0-7" in texts
+    assert "GPU 8-15" in texts
+    titles = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(title.startswith("weights 35.74") for title in titles)
+    capsys.readouterr()
+
+
+def test_explain_has_a_formula_and_a_source_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    main(("explain", "--model", "kimi-k2.5", "--gpu", "h200"))
+    printed = capsys.readouterr().out
+    for words in (
+        "ceil(139.8 GiB x 0.92) = 128.62 GiB",
+        "61 layers x (512 + 64)",
+        "routed_experts        66.45 GiB",
+        "request_memory",
+        "verdict: fits",
+    ):
+        assert words in printed
+    main(("explain", "--model", "kimi-k2.5-gguf", "--gpu", "h200", "--gpus-per-node", "4"))
+    assert "llama.cpp" in capsys.readouterr().out
+
+
+def test_show_adds_up_to_the_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+    main(("show", "kimi-k2.5"))
+    printed = capsys.readouterr().out
+    assert "570,760,888,320" in printed
+    assert "= 595.15 GB = 554.27 GiB" in printed
+
+
+def test_a_stack_is_read_from_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("fit", "--stack", "h200", "--json")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["layout"]["tp"] == 8
+    assert main(("fit", "--stack", "no-such-stack")) == 2
+    assert main(("fit", "--stack", "h200", "--gpu", "h100")) == 2
+    assert "leave out gpu" in capsys.readouterr().err
+
+
+def test_a_plan_needs_neither_pydantic_nor_pulumi_nor_a_network() -> None:
+    code = (
+        "import sys, planner, planner.__main__\n"
+        "planner.fit(planner.FitRequest(model='kimi-k2.5', gpu='h200'))\n"
+        "print(sorted({'pydantic', 'pulumi', 'httpx2', 'huggingface_hub', 'yaml', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

