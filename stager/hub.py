@@ -105,6 +105,8 @@ class Hub:
             self._raise_for_answer(error)
         except (httpx2.HTTPError, OSError) as error:
             raise SourceTrouble(f"{self.name}: {type(error).__name__}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise SourceTrouble(f"{self.name}: the answer is not a model hub's (a proxy's or login page?)") from None
 
     def _raise_for_answer(self, error: HfHubHTTPError) -> NoReturn:
         status = error.response.status_code

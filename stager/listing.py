@@ -61,15 +61,18 @@ def select(listing: Listing, include: Sequence[str]) -> Listing:
     Patterns are shell patterns over the whole path, as the hub's own tools read them: `*` also matches `/`, and a
     trailing `/` means everything below. Raises `StagerError` for a useless pattern or a set of shards with gaps.
     """
-    patterns = [pattern + "*" if pattern.endswith("/") else pattern for pattern in include]
-    useless = [pattern for pattern in patterns if not any(fnmatch.fnmatchcase(f.path, pattern) for f in listing.files)]
+    matches = {
+        pattern: [file for file in listing.files if fnmatch.fnmatchcase(file.path, _whole(pattern))]
+        for pattern in include
+    }
+    useless = [pattern for pattern, matching in matches.items() if not matching]
     if useless:
         names = ", ".join(sorted(file.path for file in listing.files)[:8])
         raise StagerError(
             f"include: no file of {listing.repository} at {listing.commit} matches {', '.join(useless)}; "
             f"it has {len(listing.files)} files: {names}{', …' if len(listing.files) > 8 else ''}"
         )
-    chosen = [f for f in listing.files if not patterns or any(fnmatch.fnmatchcase(f.path, p) for p in patterns)]
+    chosen = {file for matching in matches.values() for file in matching} if include else set(listing.files)
     if not chosen:
         raise StagerError(f"{listing.repository} has no files at {listing.commit}")
     _refuse_unsafe_paths(chosen)
@@ -78,8 +81,12 @@ def select(listing: Listing, include: Sequence[str]) -> Listing:
     return Listing(listing.repository, listing.revision, listing.commit, ordered)
 
 
+def _whole(pattern: str) -> str:
+    return pattern + "*" if pattern.endswith("/") else pattern
+
+
 def _refuse_unsafe_paths(files: Iterable[RemoteFile]) -> None:
-    unsafe = [file.path for file in files if not is_safe(file.path)]
+    unsafe = sorted(file.path for file in files if not is_safe(file.path))
     if unsafe:
         raise StagerError(f"paths that would leave the staged directory or clash with the stager's own: {unsafe}")
 

@@ -129,3 +129,10 @@ def test_a_signed_url_appears_in_no_log(stage: RunStager, hub: HubClient, tmp_pa
     assert "hf_reader" not in ended.log
     assert "?" not in ended.log
     assert "hf_reader" not in str(manifest_of(tmp_path / "tree"))
+
+
+def test_a_web_page_instead_of_the_file_list_is_survived_and_said(stage: RunStager, hub: HubClient) -> None:
+    hub.fault("html", path="/api/models/*", count=2)
+    ended = stage()
+    assert ended.status == 0, ended.log
+    assert "the answer is not a model hub's" in ended.log

@@ -1,0 +1,1 @@
+"""Programs that try at random, for as long as they are told, what no list of tests would."""

@@ -1,0 +1,328 @@
+"""Ends, truncates, corrupts, delays and fails the stager and its sources at random, and looks what is left.
+
+After every round: either the quick check refuses the tree, or every byte of it is right; and the next run without
+faults completes it, fetching nothing that was kept. `python -m tests.fuzz.stager --seed 1 --rounds 1000`; a failed
+round prints its number and all that was done to it, and the same seed does it again.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.hub.client import HubClient, running_hub
+from stager.verify import problems
+from tests.fuzz.small_blocks import BLOCK_BYTES
+
+CHECKOUT = Path(__file__).parents[2]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+STREAMS = 3
+KIB = 1024
+SIZES = {
+    "model-00001-of-00004.safetensors": 3072 * KIB + 17,
+    "model-00002-of-00004.safetensors": 1024 * KIB,
+    "model-00003-of-00004.safetensors": 64 * KIB,
+    "model-00004-of-00004.safetensors": 64 * KIB + 1,
+}
+TEXTS = {"config.json": '{"model_type": "lab"}\n', "notes/deep.txt": "below a folder\n", "empty.txt": ""}
+RUN_SECONDS = 120
+# Done, refused, stopped, killed, and stopped before it could say so.
+ENDED = (0, 1, 143, -signal.SIGKILL, -signal.SIGTERM)
+
+
+class Wrong(Exception):
+    """What the stager must never do."""
+
+
+@dataclass
+class Round:
+    """One round: its random numbers, and what was done, for the report."""
+
+    number: int
+    chance: random.Random
+    done: list[str] = field(default_factory=list)
+    checkpoints_hold: bool = True
+
+    def note(self, text: str) -> None:
+        """Remember what was done."""
+        self.done.append(text)
+
+
+class World:
+    """The hub, a share with the same files, and the tree that is staged."""
+
+    def __init__(self, hub: HubClient, directory: Path) -> None:
+        self.hub = hub
+        self.tree = directory / "tree"
+        self.share = directory / "share"
+        self.lock = directory / "lock.json"
+        self._directory = directory
+        self.truth = {name: self._fetch(name) for name in (*SIZES, *TEXTS)}
+        self._write_lock()
+
+    def _fetch(self, name: str) -> bytes:
+        url = f"{self.hub.url}/acme/model/resolve/{COMMIT}/{name}"
+        with urllib.request.urlopen(url) as answer:
+            content: bytes = answer.read()
+        return content
+
+    def _write_lock(self) -> None:
+        files = [
+            {"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            for name, content in sorted(self.truth.items())
+        ]
+        total = sum(map(len, self.truth.values()))
+        lock = {"version": 1, "repository": "acme/model", "revision": COMMIT, "commit": COMMIT, "files": files}
+        self.lock.write_text(json.dumps({**lock, "total_bytes": total}))
+
+    def fill_share(self) -> Path:
+        """The share with every file right; returns where the files lie."""
+        place = self.share / "acme/model" / COMMIT
+        shutil.rmtree(self.share, ignore_errors=True)
+        for name, content in self.truth.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(content)
+        return place
+
+    def start(self, *options: str | Path) -> subprocess.Popen[str]:
+        """A stager at work on the tree."""
+        arguments = ["stage", "--directory", self.tree, "--repository", "acme/model", "--revision", COMMIT]
+        arguments += ["--streams", STREAMS, "--stall-seconds", "0.5", "--lease-seconds", "1", *options]
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.small_blocks", *map(str, arguments)],
+            cwd=CHECKOUT,
+            env={"PATH": os.environ["PATH"], "HF_ENDPOINT": self.hub.url, "HOME": str(self._directory)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def is_right(self, name: str) -> bool:
+        """Whether the file under its own name has its true content."""
+        path = self.tree / name
+        return path.is_file() and not path.is_symlink() and path.read_bytes() == self.truth[name]
+
+    def right_prefix(self, name: str) -> int:
+        """How many bytes of the file in the making are right, from its start."""
+        part = self.tree / (name + ".part")
+        if self.is_right(name):
+            return len(self.truth[name])
+        if not part.is_file():
+            return 0
+        pairs = zip(part.read_bytes(), self.truth[name], strict=False)
+        return next((place for place, (found, true) in enumerate(pairs) if found != true), part.stat().st_size)
+
+
+def random_fault(chance: random.Random) -> dict[str, Any]:
+    """One fault of the hub; it always strikes a limited number of times, or the round would not end."""
+    name = chance.choice([*SIZES, *TEXTS])
+    path = chance.choice(["*", "/api/*", "/storage/*", "*/resolve/*", f"*{name}*"])
+    offset = chance.randrange(max(1, SIZES.get(name, 20)))
+    common = {"path": path, "count": chance.randint(1, 4), "after": chance.randint(0, 8)}
+    special: list[dict[str, Any]] = [
+        {"kind": "status", "status": chance.choice([429, 500, 502, 503, 504])},
+        {"kind": "status", "status": 429, "headers": {"Retry-After": "1"}},
+        {"kind": "status", "status": chance.choice([401, 403, 404, 410, 416])},
+        {"kind": "reset"},
+        {"kind": "html"},
+        {"kind": "redirect"},
+        {"kind": "expire"},
+        {"kind": "length", "by": chance.choice([-1, 1, 1000])},
+        {"kind": "ignore_range"},
+        {"kind": "stall", "offset": offset, "seconds": chance.choice([0.2, 3.0])},
+        {"kind": "truncate", "offset": offset},
+        {"kind": "reset_body", "offset": offset},
+        {"kind": "flip", "offset": offset},
+        {"kind": "slow", "bytes_per_second": chance.choice([2e6, 8e6])},
+    ]
+    return {**common, **chance.choice(special)}
+
+
+def damage_tree(world: World, this: Round) -> None:
+    """Do to the tree what a disk, a person or a crash might do between two runs."""
+    files = sorted(path for path in world.tree.rglob("*") if path.is_file())
+    if not files:
+        return
+    path = this.chance.choice(files)
+    kinds = (_overwrite, _overwrite_secretly, _truncate, _delete, _append, _fill_with_garbage)
+    damage = this.chance.choice(kinds)
+    damage(path, this.chance)
+    this.note(f"damage: {damage.__name__} {path.relative_to(world.tree)}")
+    this.checkpoints_hold = False
+
+
+def _overwrite(path: Path, chance: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    if content:
+        content[chance.randrange(len(content))] ^= 0xFF
+        with path.open("r+b") as file:
+            file.write(content)
+
+
+def _overwrite_secretly(path: Path, chance: random.Random) -> None:
+    before = path.stat()
+    _overwrite(path, chance)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _truncate(path: Path, chance: random.Random) -> None:
+    os.truncate(path, chance.randint(0, path.stat().st_size))
+
+
+def _delete(path: Path, _: random.Random) -> None:
+    path.unlink()
+
+
+def _append(path: Path, chance: random.Random) -> None:
+    with path.open("ab") as file:
+        file.write(chance.randbytes(chance.randint(1, 1000)))
+
+
+def _fill_with_garbage(path: Path, chance: random.Random) -> None:
+    path.write_bytes(chance.randbytes(path.stat().st_size))
+
+
+def choose_sources(world: World, this: Round) -> list[str | Path]:
+    """The hub, sometimes with a lock, sometimes after a share of which some files may be wrong."""
+    if this.chance.random() < 0.5:
+        return []
+    options: list[str | Path] = ["--lock", world.lock]
+    if this.chance.random() < 0.6:
+        place = world.fill_share()
+        for name in this.chance.sample(sorted(SIZES), this.chance.randint(0, 2)):
+            damage = this.chance.choice((_overwrite, _truncate, _delete))
+            damage(place / name, this.chance)
+            this.note(f"share: {damage.__name__} {name}")
+        options += ["--source", world.share, "--source", "hub"]
+    this.note(f"options: {' '.join(map(str, options))}")
+    return options
+
+
+def end_at_random(world: World, stager: subprocess.Popen[str], this: Round) -> None:
+    """Let it run, or end it with a signal at a random time; also freeze it for a while."""
+    ending = this.chance.choice(["run", "kill", "kill", "kill", "stop", "freeze"])
+    if ending != "run":
+        delay = this.chance.uniform(0.2, 1.2)
+        this.note(f"{ending} after {delay:.2f} s")
+        time.sleep(delay)
+    if ending == "freeze":
+        stager.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        stager.send_signal(signal.SIGCONT)
+    elif ending != "run":
+        stager.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGTERM)
+
+
+def finish(stager: subprocess.Popen[str], this: Round) -> int:
+    """Wait for its end; it must come in time, by one of the known statuses and without a traceback."""
+    try:
+        _, log = stager.communicate(timeout=RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        stager.kill()
+        raise Wrong(f"it hangs:\n{stager.communicate()[1]}") from None
+    this.note(f"status {stager.returncode}: {log.splitlines()[-1] if log else ''}")
+    if stager.returncode not in ENDED or "Traceback" in log:
+        raise Wrong(f"it crashed with {stager.returncode}:\n{log}")
+    return stager.returncode
+
+
+def require_nothing_wrong_is_accepted(world: World) -> None:
+    """What the quick check lets pass must be right in every byte."""
+    if problems(world.tree, repository="acme/model", revision=COMMIT) == []:
+        wrong = [name for name in world.truth if not world.is_right(name)]
+        if wrong:
+            raise Wrong(f"accepted, though wrong: {wrong}")
+
+
+def require_completion(world: World, this: Round) -> None:
+    """Without faults the next run completes the tree, and fetches no more than was missing and may be lost."""
+    world.hub.clear_faults()
+    world.hub.clear_requests()
+    missing = sum(len(content) - world.right_prefix(name) for name, content in world.truth.items())
+    if finish(stager := world.start(), this) != 0:
+        raise Wrong(f"it did not complete without faults: {stager.returncode}")
+    if found := problems(world.tree, full=True, repository="acme/model", revision=COMMIT):
+        raise Wrong(f"complete, but: {found}")
+    wrong = [name for name in world.truth if not world.is_right(name)]
+    if wrong:
+        raise Wrong(f"complete, but wrong: {wrong}")
+    left = [path.name for path in world.tree.rglob("*.part")]
+    if left:
+        raise Wrong(f"left behind: {left}")
+    allowed = missing + 2 * BLOCK_BYTES * STREAMS
+    if this.checkpoints_hold and world.hub.bytes_sent() > allowed:
+        raise Wrong(f"fetched {world.hub.bytes_sent()} bytes, {missing} were missing, {allowed} allowed")
+
+
+def play(world: World, this: Round) -> None:
+    """One round."""
+    if this.chance.random() < 0.6:
+        shutil.rmtree(world.tree, ignore_errors=True)
+        this.note("empty tree")
+    for _ in range(this.chance.randint(1, 3)):
+        if this.chance.random() < 0.3:
+            damage_tree(world, this)
+        for _ in range(this.chance.randint(0, 3)):
+            fault = random_fault(this.chance)
+            world.hub.fault(**fault)
+            this.note(f"fault: {fault}")
+        options = choose_sources(world, this)
+        stagers = [world.start(*options) for _ in range(this.chance.choice([1, 1, 1, 2]))]
+        end_at_random(world, stagers[0], this)
+        for stager in stagers:
+            if finish(stager, this) == 0 and not (world.tree / ".heavylift/manifest.json").exists():
+                raise Wrong("it said that it was done, but there is no manifest")
+        require_nothing_wrong_is_accepted(world)
+    require_completion(world, this)
+
+
+@contextmanager
+def fresh_world() -> Iterator[World]:
+    """A hub with one model of a few megabytes."""
+    files: Mapping[str, Any] = {
+        **{name: {"generate": {"seed": place, "size": size}} for place, (name, size) in enumerate(SIZES.items())},
+        **{name: {"text": text} for name, text in TEXTS.items()},
+    }
+    revision = {"commit": COMMIT, "branches": ["main"], "files": files}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_hub({"repositories": {"acme/model": {"revisions": [revision]}}}) as hub,
+    ):
+        yield World(hub, Path(directory))
+        hub.close()
+
+
+def main(play_round: Callable[[World, Round], None] = play) -> int:
+    """Play the rounds; 1 at the first that shows a fault of the stager."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.stager", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=100)
+    options = parser.parse_args()
+    began = time.monotonic()
+    with fresh_world() as world:
+        for number in range(options.rounds):
+            this = Round(number, random.Random(f"{options.seed} {number}"))
+            try:
+                play_round(world, this)
+            except Wrong as wrong:
+                print(f"seed {options.seed}, round {number}: {wrong}\n" + "\n".join(this.done))
+                return 1
+            if (number + 1) % 50 == 0:
+                print(f"seed {options.seed}: {number + 1} rounds, {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""A file that several streams write in any order is hashed as if it had come in order."""
+
+import hashlib
+import itertools
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stager.checkpoints import Checkpoint, Checkpoints
+from stager.listing import RemoteFile
+from stager.part import BLOCK_BYTES, Part
+
+MIB = 1024 * 1024
+
+
+def file_of(content: bytes, path: str = "model.gguf") -> RemoteFile:
+    return RemoteFile(path, len(content), hashlib.sha256(content).hexdigest())
+
+
+def ignore(_: int) -> None:
+    """Nobody watches."""
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(1, 200_000), streams=st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_pieces_in_any_order_give_the_right_hash(
+    seed: int, size: int, streams: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = random.Random(seed)
+    content = chance.randbytes(size)
+    cuts = sorted({0, size, *(chance.randint(0, size) for _ in range(streams * 3))})
+    pieces = list(itertools.pairwise(cuts))
+    chance.shuffle(pieces)
+    part = Part(tmp_path_factory.mktemp("part"), file_of(content))
+    part.open(ignore)
+    for start, end in pieces:
+        part.write(start, content[start:end])
+    assert part.hashed == size
+    assert part.problem() is None
+    part.finish()
+    assert part.path.read_bytes() == content
+
+
+def test_streams_that_write_at_once_give_the_right_hash(tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(8 * MIB)
+    part = Part(tmp_path, file_of(content))
+    part.open(ignore)
+
+    def write(first: int) -> None:
+        for start in range(first * 64 * 1024, len(content), 4 * 64 * 1024):
+            part.write(start, content[start : start + 64 * 1024])
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert part.problem() is None
+    assert part.hashed == len(content)
+
+
+@pytest.fixture
+def content() -> bytes:
+    return random.Random(2).randbytes(3 * BLOCK_BYTES + 5)
+
+
+def interrupted(directory: Path, content: bytes, upto: int) -> Part:
+    """A part that was written up to somewhere, by a run that then ended."""
+    part = Part(directory, file_of(content))
+    part.open(ignore)
+    for start in range(0, upto, MIB):
+        part.write(start, content[start : min(start + MIB, upto)])
+    part.close()
+    return Part(directory, file_of(content))
+
+
+def test_a_resumed_part_keeps_all_whole_blocks(tmp_path: Path, content: bytes) -> None:
+    part = interrupted(tmp_path, content, 2 * BLOCK_BYTES + 7 * MIB)
+    part.open(ignore)
+    assert part.hashed == 2 * BLOCK_BYTES
+
+
+def test_a_resumed_part_keeps_only_what_comes_before_a_wrong_byte(tmp_path: Path, content: bytes) -> None:
+    part = interrupted(tmp_path, content, len(content))
+    with (tmp_path / "model.gguf.part").open("r+b") as file:
+        file.seek(BLOCK_BYTES + 3)
+        file.write(b"?")
+    part.open(ignore)
+    assert part.hashed == BLOCK_BYTES
+
+
+def test_a_part_that_lost_its_end_is_kept_up_to_there(tmp_path: Path, content: bytes) -> None:
+    """As after a power failure, when the file system kept the checkpoints but not all of the data."""
+    part = interrupted(tmp_path, content, len(content))
+    os.truncate(tmp_path / "model.gguf.part", 2 * BLOCK_BYTES - 1)
+    part.open(ignore)
+    assert part.hashed == BLOCK_BYTES
+
+
+def test_a_part_of_other_content_is_not_built_upon(tmp_path: Path, content: bytes) -> None:
+    interrupted(tmp_path, content, len(content))
+    other = bytes(len(content))
+    part = Part(tmp_path, file_of(other))
+    part.open(ignore)
+    assert part.hashed == 0
+
+
+def test_a_checkpoint_that_was_written_half_is_ignored(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, file_of(b"x"))
+    marks = [Checkpoint(1, "a" * 64), Checkpoint(2, "b" * 64)]
+    checkpoints.restart(marks)
+    path = next((tmp_path / ".heavylift/checkpoints").iterdir())
+    path.write_text(path.read_text()[:-30])
+    assert checkpoints.read() == marks[:1]
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff\xfe", b"[1]\n[2]\n", b"\n\n\n"])
+def test_checkpoints_of_garbage_are_none(tmp_path: Path, garbage: bytes) -> None:
+    checkpoints = Checkpoints(tmp_path, file_of(b"x"))
+    checkpoints.restart([])
+    path = next((tmp_path / ".heavylift/checkpoints").iterdir())
+    path.write_bytes(path.read_bytes() + garbage)
+    assert checkpoints.read() == []
+    path.write_bytes(garbage)
+    assert checkpoints.read() == []
+
+
+def test_a_link_in_the_place_of_a_part_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (tmp_path / "model.gguf.part").symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic link"):
+        Part(tmp_path, file_of(b"x")).open(ignore)
+    assert victim.read_bytes() == b"precious"
