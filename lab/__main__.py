@@ -94,6 +94,13 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("profile", help=", ".join(profiles()))
     command("add-real-node", lambda lab: print(lab.add_real_node()), "add a node that runs containers")
     added = command(
+        "exec",
+        lambda lab, node, words: print(lab.on_node(node, *words), end=""),
+        "run a command among a real node's own files and network",
+    )
+    added.add_argument("node", help="e.g. real-0")
+    added.add_argument("words", nargs="+", metavar="COMMAND")
+    added = command(
         "delete-node",
         lambda lab, node: SimulatedNodes(lab.site).delete(node),
         "take a simulated node out of the cluster",

@@ -161,6 +161,8 @@ class Lab:
                 stderr=log,
                 start_new_session=True,
             )
+        # It is to outlive this process, of which Popen would warn.
+        process.returncode = 0
         site = replace(site, pid=process.pid)
         site.save()
         if site.isolated:
@@ -190,6 +192,19 @@ class Lab:
         ready = f"node {name} did not become Ready (logs in {site.logs})"
         cluster.wait_until(lambda: cluster.is_ready(cluster.node(api, name)), START_SECONDS, ready)
         return name
+
+    def on_node(self, name: str, *command: str | Path) -> str:
+        """Runs a command among a real node's own files and network, and returns what it printed."""
+        site = self.site
+        node = [sys.executable, "-m", "lab.real_node", str(site.directory), name.removeprefix("real-"), "within"]
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_text().split("\0")[:-1]
+            except OSError:
+                continue
+            if words == node:
+                return run("nsenter", f"--target={process.name}", "--mount", "--net", "--uts", *command)
+        raise LabError(f"no real node {name!r}: see `python -m lab status`")
 
     def stop(self) -> bool:
         """Takes the lab down and removes all it left; returns whether there was one."""

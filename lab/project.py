@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 # No command of a test or demo takes longer: one that hangs is a failure.
 COMMAND_SECONDS = 1200
 
@@ -63,6 +65,18 @@ class Project:
             check=False,
         )
         return Answer(answer.returncode, answer.stdout or "")
+
+    def configure(self, **sections: Mapping[str, Any] | None) -> None:
+        """Changes the copy's stack file: keys of `heavylift:SECTION`; None takes a section out."""
+        file = self.directory / f"Pulumi.{self.stack}.yaml"
+        content = yaml.safe_load(file.read_text())
+        for section, changes in sections.items():
+            key = f"heavylift:{section}"
+            if changes is None:
+                content["config"].pop(key, None)
+            else:
+                content["config"][key] = {**content["config"].get(key, {}), **changes}
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def preview(self, *words: str, **environment: str) -> Answer:
         """`pulumi preview`."""

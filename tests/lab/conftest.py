@@ -1,5 +1,6 @@
 """The checkout's lab, taken up for these tests where it is not up, and then taken down after them."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from lab import engine
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.simulated import SimulatedNodes
-from lab.site import Site
+from lab.site import CHECKOUT, Site
 from tests.lab.kubectl import Kubectl
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -20,6 +21,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.lab)
+
+
+def state_of_checkout() -> str:
+    """What git says of the checkout: every file changed or added."""
+    command = ["git", "status", "--porcelain", "--untracked-files=all"]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkout_before() -> str:
+    """The state of the checkout before the first test on the lab."""
+    return state_of_checkout()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,97 @@
+"""What the tests of a served model share: the stack `dev` on the real node, hubs on the host, and questions."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.images import MODEL_FILE
+from lab.lifecycle import Lab
+from lab.project import Project
+from lab.site import Site
+from tests.lab.kubectl import Kubectl
+
+WEIGHTS = "/var/lib/heavylift/weights"
+FIRST, SECOND = "1" * 40, "2" * 40
+TOKEN = "hf_labtoken"
+
+
+def own_hub(site: Site) -> dict[str, Any]:
+    """The table of a hub with the real model under another name, at two commits, once gated; and a shape to kill at."""
+    model = {"disk": str(site.directory / MODEL_FILE)}
+    first = {MODEL_FILE: model, "README.md": {"text": "the first revision\n"}, "config.json": {"text": "{}\n"}}
+    second = {**first, "README.md": {"text": "the second revision\n"}}
+    return {
+        "repositories": {
+            "acme/model": {
+                "revisions": [
+                    {"commit": FIRST, "branches": ["main"], "files": first},
+                    {"commit": SECOND, "files": second},
+                ]
+            },
+            "acme/gated": {"gated": True, "revisions": [{"commit": FIRST, "branches": ["main"], "files": first}]},
+        },
+        "tokens": [{"token": TOKEN, "user": "reader", "gated": ["acme/gated"]}],
+    }
+
+
+def pinned(repository: str, revision: str) -> dict[str, Any]:
+    """The `heavylift:model` of a test: the real model and a small file beside it, at that commit."""
+    include = [MODEL_FILE, "README.md"]
+    return {"repository": repository, "revision": revision, "allow_unpinned": False, "include": include}
+
+
+class Served:
+    """The stack `dev` of one test, in a namespace and a directory of its own."""
+
+    def __init__(self, project: Project, kubectl: Kubectl, lab: Lab, namespace: str) -> None:
+        self.project, self.kubectl, self.lab, self.namespace = project, kubectl, lab, namespace
+        self.root = f"{WEIGHTS}/{namespace}"
+
+    def get(self, kind: str) -> list[dict[str, Any]]:
+        """All objects of a kind in the namespace."""
+        found: list[dict[str, Any]] = self.kubectl.get(kind, "-n", self.namespace)["items"]
+        return found
+
+    def pods(self, part: str) -> list[dict[str, Any]]:
+        """The pods of `stage` or `server`."""
+        return [pod for pod in self.get("pods") if pod["metadata"]["name"].startswith(f"{part}-")]
+
+    def on_disk(self) -> list[str]:
+        """Everything below the test's weights directory on the real node."""
+        return self.lab.on_node("real-0", "find", self.root, "-type", "f").split()
+
+    def digests(self) -> set[str]:
+        """The directories of weights on the real node."""
+        return set(self.lab.on_node("real-0", "ls", self.root).split())
+
+    def shell(self, script: str) -> str:
+        """Runs a shell script on the real node, in the one directory of weights."""
+        [digest] = self.digests()
+        return self.lab.on_node("real-0", "sh", "-c", f"cd {self.root}/{digest} && {script}")
+
+    def ask(self, question: str = "The capital of France is") -> dict[str, Any]:
+        """The answer of a chat completion through the Service, by way of the API server."""
+        path = f"/api/v1/namespaces/{self.namespace}/services/dev:8080/proxy/v1/chat/completions"
+        content = {"messages": [{"role": "user", "content": question}], "max_tokens": 4}
+        answer: dict[str, Any] = json.loads(self.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(content)))
+        return answer
+
+    def stage_log(self) -> str:
+        """The stager's own words in its newest pod."""
+        pod = max(self.pods("stage"), key=lambda pod: pod["metadata"]["creationTimestamp"])
+        return self.kubectl("logs", "-n", self.namespace, pod["metadata"]["name"], "-c", "stage")
+
+
+def dev_stack(
+    checkout: Path, directory: Path, environment: Mapping[str, str], namespace: str, model: Mapping[str, Any]
+) -> Project:
+    """A copy of the program with the stack `dev` on `real-0`, serving `model` from a directory of the test's own."""
+    project = Project.copy(checkout, directory, environment, "dev")
+    project.configure(
+        cluster={"namespace": namespace},
+        nodes={"kind": "bare-metal", "names": ["real-0"], "gpus_per_node": 0},
+        model=model,
+        weights={"path": f"{WEIGHTS}/{namespace}"},
+    )
+    return project

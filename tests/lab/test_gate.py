@@ -1,0 +1,265 @@
+"""Nothing is served that was not verified, nothing is fetched twice, and no secret shows: on the real node."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.hub.client import HubClient, running_hub
+from lab.images import MODEL_FILE
+from lab.lifecycle import Lab
+from lab.site import CHECKOUT, Site
+from tests.lab.kubectl import Kubectl
+from tests.lab.serving import FIRST, SECOND, TOKEN, Served, dev_stack, own_hub, pinned
+
+MODEL_BYTES = 253_113_024
+README = "README.md"
+Serve = Callable[[dict[str, Any]], Served]
+
+
+@pytest.fixture(scope="module")
+def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
+    """A hub on the host, where pods reach it."""
+    state = tmp_path_factory.mktemp("hub")
+    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
+        yield running
+
+
+@pytest.fixture
+def serve(
+    request: pytest.FixtureRequest,
+    lab: Lab,
+    hub: HubClient,
+    kubectl: Kubectl,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> Iterator[Serve]:
+    """Makes a stack that serves a model; afterwards it is destroyed and its weights are removed."""
+    hub.clear_faults()
+    hub.clear_requests()
+    namespace = request.node.name.replace("_", "-").replace("[", "-").replace("]", "")[:50].strip("-")
+    made: list[Served] = []
+
+    def make(model: dict[str, Any]) -> Served:
+        own = {**environment, "HF_ENDPOINT": hub.url}
+        served = Served(dev_stack(CHECKOUT, tmp_path / "program", own, namespace, model), kubectl, lab, namespace)
+        made.append(served)
+        return served
+
+    yield make
+    for served in made:
+        destroyed = served.project.destroy()
+        assert destroyed.status == 0, destroyed
+        kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+        lab.on_node("real-0", "rm", "-rf", served.root)
+
+
+def test_a_failed_stage_makes_no_server_and_says_why_and_the_next_up_goes_on(serve: Serve, hub: HubClient) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    hub.fault("flip", path=f"/storage/*{MODEL_FILE}", offset=1000)
+    failed = served.project.up()
+    assert failed.status != 0
+    assert MODEL_FILE in failed.output
+    assert "SHA-256" in failed.output or "hash" in failed.output
+    assert served.get("deployments") == []
+    assert not any(path.endswith("manifest.json") for path in served.on_disk())
+
+    hub.clear_faults()
+    mended = served.project.up()
+    assert mended.status == 0, mended
+    assert served.ask()["choices"][0]["message"]["content"]
+
+
+def test_up_is_followed_by_a_preview_and_an_up_without_changes_and_a_clean_refresh(serve: Serve) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    first = served.project.up()
+    assert first.status == 0, first
+    preview = served.project.preview("--expect-no-changes", "--diff")
+    assert preview.status == 0, preview
+    again = served.project.up("--expect-no-changes")
+    assert again.status == 0, again
+    refreshed = served.project.refresh("--expect-no-changes")
+    assert refreshed.status == 0, refreshed
+
+
+def test_another_revision_is_staged_beside_the_old_one_which_is_never_edited(serve: Serve, hub: HubClient) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    assert served.project.up().status == 0
+    [old] = served.digests()
+    old_times = served.shell("stat -c '%n %Y %Z %i' $(find . -type f | sort)")
+    [old_job] = served.get("jobs")
+
+    served.project.configure(model=pinned("acme/model", SECOND))
+    preview = served.project.preview("--json")
+    assert preview.status == 0, preview
+    changed = served.project.up()
+    assert changed.status == 0, changed
+
+    [new_job] = served.get("jobs")
+    assert new_job["metadata"]["uid"] != old_job["metadata"]["uid"]
+    assert len(served.digests()) == 2
+    times = f"cd {served.root}/{old} && stat -c '%n %Y %Z %i' $(find . -type f | sort)"
+    assert served.lab.on_node("real-0", "sh", "-c", times) == old_times
+    [new] = served.digests() - {old}
+    readme = served.lab.on_node("real-0", "cat", f"{served.root}/{new}/{README}")
+    assert readme == "the second revision\n"
+    assert served.ask()["choices"]
+    clean = served.project.preview("--expect-no-changes")
+    assert clean.status == 0, clean
+
+
+@pytest.mark.parametrize("kind", ["host-path", "local", "claim"])
+def test_up_destroy_up_stages_zero_bytes(serve: Serve, hub: HubClient, kubectl: Kubectl, kind: str) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    weights: dict[str, Any] = {"kind": kind}
+    if kind == "claim":
+        offer_a_disk(kubectl, served)
+        weights |= {"path": None, "storage_class": served.namespace}
+    served.project.configure(weights=weights)
+    served.lab.on_node("real-0", "mkdir", "-p", served.root)
+
+    first = served.project.up()
+    assert first.status == 0, first
+    assert hub.bytes_sent() >= MODEL_BYTES
+    gone = served.project.destroy()
+    assert gone.status == 0, gone
+    assert served.get("pods") == []
+    hub.clear_requests()
+
+    second = served.project.up()
+    assert second.status == 0, second
+    assert hub.bytes_sent() == 0
+    assert served.ask()["choices"]
+    clean = served.project.preview("--expect-no-changes")
+    assert clean.status == 0, clean
+
+
+def offer_a_disk(kubectl: Kubectl, served: Served) -> None:
+    """A volume that a claim of the storage class can bind: the lab has no provisioner."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["real-0"]}]}]
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": served.namespace},
+        "spec": {
+            "capacity": {"storage": "2Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": served.namespace,
+            "persistentVolumeReclaimPolicy": "Delete",
+            "local": {"path": served.root},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }
+    kubectl.apply(volume)
+
+
+def test_the_hub_token_reaches_the_stager_and_shows_nowhere(serve: Serve, kubectl: Kubectl) -> None:
+    served = serve(pinned("acme/gated", FIRST))
+    refused = served.project.up()
+    assert refused.status != 0
+    assert "acme/gated" in refused.output
+    assert "token" in refused.output
+
+    stored = served.project.pulumi("config", "set", "--secret", "heavylift:hub_token", TOKEN, "--stack", "dev")
+    assert stored.status == 0, stored
+    shown = [
+        served.project.preview("--json").output,
+        served.project.preview("--diff").output,
+        served.project.up().output,
+        served.project.exported(),
+        (served.project.directory / "Pulumi.dev.yaml").read_text(),
+        json.dumps(served.get("configmaps")),
+        json.dumps(served.get("pods")),
+        json.dumps(served.get("jobs")),
+        json.dumps(served.get("events")),
+        served.stage_log(),
+        served.shell("grep -r -c hf_labtoken .heavylift || true"),
+    ]
+    assert served.ask()["choices"]
+    assert all(TOKEN not in text for text in shown)
+    [server] = served.pods("server")
+    assert "HF_TOKEN" not in json.dumps(server)
+    [secret] = [each for each in served.get("secrets") if "HF_TOKEN" in each.get("data", {})]
+    assert secret["data"]["HF_TOKEN"]
+
+
+ALTERATIONS = {
+    "a flipped byte in a small file": f"printf X | dd of={README} conv=notrunc 2>/dev/null",
+    "a flipped byte in the model": f"printf X | dd of={MODEL_FILE} bs=1 seek=1000000 conv=notrunc 2>/dev/null",
+    "a flipped byte under the old modification time": (
+        f"touch -r {MODEL_FILE} /tmp/stamp && printf X | dd of={MODEL_FILE} bs=1 seek=1000000 conv=notrunc 2>/dev/null"
+        f" && touch -r /tmp/stamp {MODEL_FILE}"
+    ),
+    "a truncated model": f"truncate -s -1 {MODEL_FILE}",
+    "a missing file": f"rm {README}",
+    "a link instead of a file": f"mv {README} /tmp/readme && ln -s /tmp/readme {README}",
+    "no manifest": "rm .heavylift/manifest.json",
+    "a manifest of another revision": f"sed -i s/{FIRST}/{SECOND}/ .heavylift/manifest.json",
+    "a manifest that is not JSON": "echo broken > .heavylift/manifest.json",
+}
+
+
+def test_a_server_whose_weights_were_altered_after_staging_refuses_to_start(serve: Serve, kubectl: Kubectl) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    assert served.project.up().status == 0
+    kept = f"{served.root}-kept"
+    [digest] = served.digests()
+    served.lab.on_node("real-0", "cp", "--archive", f"{served.root}/{digest}", kept)
+    try:
+        for alteration, script in ALTERATIONS.items():
+            # A copy in place has the old modification times and a new change time, as any alteration has.
+            served.shell(script)
+            reason = refusal_of_next_pod(served)
+            assert reason, f"the server started with {alteration}"
+            served.lab.on_node(
+                "real-0", "sh", "-c", f"rm -rf {served.root}/{digest} && cp --archive {kept} {served.root}/{digest}"
+            )
+    finally:
+        served.lab.on_node("real-0", "rm", "-rf", kept)
+
+
+def refusal_of_next_pod(served: Served, seconds: float = 60) -> str | None:
+    """Deletes the server's pod and returns why the next one's init container refused; None where it did not."""
+    kubectl, namespace = served.kubectl, served.namespace
+    for pod in served.pods("server"):
+        kubectl("delete", "pod", "-n", namespace, pod["metadata"]["name"], "--grace-period=0", "--force")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for pod in served.pods("server"):
+            for status in pod["status"].get("initContainerStatuses", ()):
+                ended = status["state"].get("terminated") or status.get("lastState", {}).get("terminated")
+                if ended:
+                    message: str = ended.get("message", "")
+                    return message if ended["exitCode"] else None
+        time.sleep(0.3)
+    raise AssertionError("no pod of the server came so far as to check its weights")
+
+
+def test_a_stager_killed_half_way_resumes_and_does_not_fetch_all_again(serve: Serve, hub: HubClient) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    hub.fault("slow", path=f"/storage/*{MODEL_FILE}", bytes_per_second=40e6)
+    taken_up: list[int] = []
+    up = threading.Thread(target=lambda: taken_up.append(served.project.up().status))
+    up.start()
+    killed = kill_stager_after(served, hub, bytes_sent=150_000_000)
+    assert killed, "the stager was never seen at work"
+    up.join()
+    assert taken_up == [0]
+    # What was sent before the kill is kept, up to what one stream may have to fetch again.
+    assert hub.bytes_sent() < MODEL_BYTES + 100_000_000
+    assert served.ask()["choices"]
+
+
+def kill_stager_after(served: Served, hub: HubClient, bytes_sent: int, seconds: float = 90) -> bool:
+    """Kills the stager's process with SIGKILL as soon as the hub has sent so much."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if hub.bytes_sent() >= bytes_sent:
+            served.lab.on_node("real-0", "pkill", "-KILL", "-f", f"stager stage.*{served.namespace}|stager stage")
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,182 @@
+"""`pulumi up --stack h200` on a simulated node with eight H200, as the README tells, and what it refuses."""
+
+import socket
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from lab.project import Project
+from lab.simulated import SimulatedNodes
+from lab.site import CHECKOUT
+from tests.lab.kubectl import Kubectl
+
+NAMESPACE = "h200-test"
+# moonshotai/Kimi-K2.5 at the pinned commit: derived from its config.json, and as public start-up logs print it.
+WEIGHTS_BYTES = 595_147_639_776
+
+AddNodes = Callable[[str], SimulatedNodes]
+
+
+@pytest.fixture
+def h200(nodes: AddNodes, environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Iterator[Project]:
+    """The stack `h200` as committed, in a namespace of the test's own and with its own images."""
+    own = {key: value for key, value in environment.items() if not key.endswith("_IMAGE") and key != "HF_ENDPOINT"}
+    project = Project.copy(CHECKOUT, tmp_path / "program", own, "h200")
+    project.configure(cluster={"namespace": NAMESPACE})
+    yield project
+    destroyed = project.destroy()
+    assert destroyed.status == 0, destroyed
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+
+
+def created_in(kubectl: Kubectl) -> list[str]:
+    """The names of what a stack has made in the cluster."""
+    found = kubectl("get", "all,configmaps,pvc", "-n", NAMESPACE, "-o", "name").split()
+    return [name for name in found if "kube-root-ca" not in name]
+
+
+def moment(text: str) -> datetime:
+    """A time as the API server writes it."""
+    return datetime.fromisoformat(text)
+
+
+def test_the_articles_production_setup_goes_up_in_order_and_stays_as_it_is(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl
+) -> None:
+    nodes("8xh200")
+    preview = h200.preview()
+    assert preview.status == 0, preview
+    up = h200.up()
+    assert up.status == 0, up
+
+    node = kubectl.get("node", "h200-0")
+    assert any(key.startswith("heavylift") for key in node["metadata"]["labels"])
+    [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
+    volume = kubectl.get("pv", claim["spec"]["volumeName"])
+    assert claim["status"]["phase"] == "Bound"
+    [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["h200-0"]
+    gibibytes = int(volume["spec"]["capacity"]["storage"].removesuffix("Gi"))
+    assert gibibytes * 2**30 > 2 * WEIGHTS_BYTES
+
+    [job] = kubectl.get("jobs", "-n", NAMESPACE)["items"]
+    [deployment] = kubectl.get("deployments", "-n", NAMESPACE)["items"]
+    assert moment(deployment["metadata"]["creationTimestamp"]) >= moment(job["status"]["completionTime"])
+    [pod] = [each for each in kubectl.get("pods", "-n", NAMESPACE)["items"] if "server" in each["metadata"]["name"]]
+    assert pod["spec"]["nodeName"] == "h200-0"
+    engine = pod["spec"]["containers"][0]
+    assert engine["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert engine["resources"]["requests"]["cpu"] == "48"
+    arguments = " ".join(engine["args"])
+    for wanted in (
+        "--tensor-parallel-size 8",
+        "--tool-call-parser kimi_k2",
+        "--reasoning-parser kimi_k2",
+        "--kv-cache-dtype fp8",
+        "--enable-prefix-caching",
+        "--mm-encoder-tp-mode data",
+        "--served-model-name moonshotai/Kimi-K2.5",
+    ):
+        assert wanted in arguments
+    environment = {each["name"]: each.get("value") for each in engine["env"]}
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert any(each["mountPath"] == "/dev/shm" for each in engine["volumeMounts"])
+
+    again = h200.up("--expect-no-changes")
+    assert again.status == 0, again
+    refreshed = h200.refresh("--expect-no-changes")
+    assert refreshed.status == 0, refreshed
+
+
+def test_the_articles_volume_of_400_gib_is_refused_with_the_numbers(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl
+) -> None:
+    nodes("8xh200")
+    h200.configure(weights={"size": "400Gi"})
+    for answer in (h200.preview(), h200.up()):
+        assert answer.status != 0
+        assert "400Gi" in answer.output or "429" in answer.output
+        assert "595" in answer.output or "1,190" in answer.output
+    assert created_in(kubectl) == []
+
+
+def spoil(simulated: SimulatedNodes, fault: str) -> None:
+    """Puts one fault on the node."""
+    match fault:
+        case "missing":
+            simulated.delete("h200-0")
+        case "4 of 8":
+            simulated.set_resource("h200-0", "nvidia.com/gpu", 4)
+        case "not Ready":
+            simulated.set_unready("h200-0")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("missing", "node h200-0: does not exist"),
+        ("4 of 8", "node h200-0: has 4 of 8 nvidia.com/gpu allocatable"),
+        ("not Ready", "node h200-0: is not Ready"),
+    ],
+)
+def test_a_node_that_is_not_as_the_stack_says_gets_one_message_and_nothing_is_made(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl, fault: str, message: str
+) -> None:
+    spoil(nodes("8xh200"), fault)
+    for answer in (h200.preview(), h200.up()):
+        assert answer.status != 0
+        assert message in answer.output
+        assert "Traceback" not in answer.output
+    assert created_in(kubectl) == []
+
+
+def test_all_faults_of_a_node_come_at_once(nodes: AddNodes, h200: Project) -> None:
+    simulated = nodes("8xh200")
+    simulated.set_resource("h200-0", "nvidia.com/gpu", 4)
+    simulated.set_unready("h200-0")
+    answer = h200.preview()
+    assert answer.status != 0
+    assert "is not Ready" in answer.output
+    assert "has 4 of 8" in answer.output
+
+
+def unreachable(kubeconfig: Path, directory: Path) -> Path:
+    """A kubeconfig whose server nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    text = kubeconfig.read_text()
+    [server] = [line for line in text.splitlines() if "server:" in line]
+    changed = directory / "unreachable"
+    changed.write_text(text.replace(server, f"    server: https://127.0.0.1:{port}"))
+    return changed
+
+
+def test_a_preview_works_without_the_cluster_and_up_ends_in_one_line(
+    h200: Project, environment: dict[str, str], tmp_path: Path
+) -> None:
+    elsewhere = str(unreachable(Path(environment["HEAVYLIFT_KUBECONFIG"]), tmp_path))
+    preview = h200.preview(HEAVYLIFT_KUBECONFIG=elsewhere)
+    assert preview.status == 0, preview
+    assert "cannot be reached" in preview.output
+    up = h200.up(HEAVYLIFT_KUBECONFIG=elsewhere)
+    assert up.status != 0
+    [line] = [line for line in up.output.splitlines() if line.strip().startswith("error: cluster")]
+    assert "cannot be reached" in line
+    assert "nothing was created" in line
+    assert "Traceback" not in up.output
+
+
+def test_destroy_keeps_the_weights_and_removes_everything_else(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl
+) -> None:
+    nodes("8xh200")
+    up = h200.up()
+    assert up.status == 0, up
+    [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
+    volume = kubectl.get("pv", claim["spec"]["volumeName"])
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    destroyed = h200.destroy()
+    assert destroyed.status == 0, destroyed
+    assert created_in(kubectl) == []
