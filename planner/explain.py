@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.catalogue import engines, find_gpu, overheads
 from planner.case import Case, resolve
 from planner.fit import fit
-from planner.llama_cpp import cache_bytes_per_token, device_need
+from planner.llama_cpp import CACHE_BYTES, cache_bytes_per_token, device_need
 from planner.memory import GIB, Memory, Stage, memory_of, weights_by_group
 from planner.plan import Plan
 from planner.request import FitRequest
@@ -129,7 +129,9 @@ def _token_formula(case: Case) -> str:
 
 
 def _llama_cpp(request: FitRequest, subject: Subject, plan: Plan) -> Iterator[str]:
-    if plan.weights_bytes is None or subject.unknown:
+    if plan.weights_bytes is None or subject.unknown or not subject.is_gguf:
+        return
+    if request.kv_cache_dtype not in (None, *CACHE_BYTES):
         return
     devices = request.nodes * request.gpus_per_node if request.gpu else 1
     context = int(plan.engine_args[plan.engine_args.index("--ctx-size") + 1])

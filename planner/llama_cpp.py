@@ -66,12 +66,15 @@ def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
     weights = request.weights_bytes or subject.staged_bytes
     findings = [*_requested(request, subject), *check_arguments("llama.cpp", request.extra_args)]
     findings += [_not_known(subject, what) for what in subject.unknown]
+    if gpu:
+        text = "Which CUDA the image of llama.cpp carries is not known: whether the driver goes with it is not checked."
+        findings.append(warning("image_cuda_not_known", text))
     need = None
     context = request.max_model_len or min(subject.shape.max_context, _CPU_CONTEXT)
     dtype = request.kv_cache_dtype or "f16"
     if weights is None:
         findings.append(unknown("weights_not_known", f"The size of {subject.name} is not known.", "Name a lock file."))
-    elif not subject.unknown and dtype in CACHE_BYTES:
+    elif subject.is_gguf and not subject.unknown and dtype in CACHE_BYTES:
         if request.max_model_len is None and gpu:
             context = _longest(request, subject, gpu, devices, weights)
         need = device_need(request, subject, devices, weights, context)
@@ -269,7 +272,7 @@ def _assemble(
         warnings=warnings_of(findings),
         layout=Layout(pp=devices),
         per_gpu=per_gpu,
-        kv_tokens=tokens or ((context, context) if need else None),
+        kv_tokens=tokens if gpu else (context, context) if need else None,
         max_context=_max_context(request, subject, gpu, weights, need),
         weights_bytes=weights,
         disk_bytes=disk_bytes(weights, request.keep_revisions) if weights is not None else None,

@@ -109,7 +109,7 @@ class Plan:
     per_gpu: PerGpu | None = None
     """`None` where the model is served from host memory."""
     kv_tokens: tuple[int, int] | None = None
-    """Tokens that the engine would report for its KV cache: [worst, likely]."""
+    """Tokens that the engine would report for its KV cache: [worst, likely]; those of one data-parallel replica."""
     max_context: int | None = None
     """Longest context with the verdict `fits`, in tokens; 0 when there is none."""
     weights_bytes: int | None = None

@@ -132,6 +132,8 @@ class Shape:
     """Tokens that a sliding layer sees; 0: there is none."""
     experts: Experts | None
     vision: Vision | None
+    layer_norms: int
+    """Norms of the width of the hidden state in each layer."""
     mtp_layers: int
     """Layers for multi-token prediction in the checkpoint; an engine loads them for speculative decoding only."""
     derivable: bool
@@ -170,6 +172,7 @@ def read_shape(config: Config) -> Shape:
         window=(text.get("sliding_window") or 0) if "sliding" in kinds else 0,
         experts=_experts(text),
         vision=_vision(config.get("vision_config") or {}, text),
+        layer_norms=4 if _model_type(text) in _FOUR_NORMS else 2,
         mtp_layers=_mtp_layers(text),
         derivable=_model_type(text) in _DERIVABLE,
         unknown=tuple(unknown),
@@ -183,6 +186,7 @@ _DERIVABLE = {
 """Model types whose tensors `planner.tensors` derives to the byte."""
 
 _HEAD_NORMS = {"qwen3": "head", "qwen3_moe": "head", "qwen3_5_moe_text": "head", "gemma3_text": "head"}
+_FOUR_NORMS = {"gemma3_text"}
 _SHARED_GATE = {"qwen2_moe", "qwen3_5_moe_text"}
 _ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"}
 

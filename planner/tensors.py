@@ -166,7 +166,7 @@ def _plain(group: str, rows: int, columns: int, sharding: Sharding = Sharding.WH
 
 def _layer(shape: Shape, layer: int) -> Iterator[_Tensor]:
     kind = shape.layer_kinds[layer]
-    yield _plain("norms", 4 if _has_four_norms(shape) else 2, shape.hidden)
+    yield _plain("norms", shape.layer_norms, shape.hidden)
     if kind == "linear" and shape.linear:
         yield from _linear_attention(shape.linear, shape.hidden)
     else:
@@ -175,11 +175,6 @@ def _layer(shape: Shape, layer: int) -> Iterator[_Tensor]:
         yield from _expert_layer(shape.experts, shape.hidden)
     else:
         yield from _network("dense_mlp", "mlp", shape.hidden, shape.dense_width)
-
-
-def _has_four_norms(shape: Shape) -> bool:
-    """Gemma 3 normalises before and after both attention and network."""
-    return shape.window > 0 and shape.experts is None and shape.tied_embeddings
 
 
 def _attention(shape: Shape) -> Iterator[_Tensor]:

@@ -17,7 +17,7 @@ from planner.rules.driver import check_driver, driver_compatibility
 from planner.rules.engine import check_engine
 from planner.rules.formats import check_formats
 from planner.rules.host import check_disk, check_host, disk_bytes, host_memory_bytes, shared_memory_bytes
-from planner.rules.layout import check_layout
+from planner.rules.layout import check_layout, every_stage_grows
 
 _SPARSE_SCRATCH = "github.com/vllm-project/vllm/issues/53413"
 
@@ -93,7 +93,9 @@ def _memory(case: Case) -> Memory | None:
     backend, layout, shape = case.backend, case.layout, case.subject.shape
     if case.subject.unknown or case.gpu.memory_bytes is None or backend is None:
         return None
-    if not _countable(case, backend) or layout.pp > shape.layers or shape.heads % layout.tp:
+    if layout.pp > shape.layers or shape.heads % layout.tp or not every_stage_grows(case):
+        return None
+    if not _countable(case, backend):
         return None
     return memory_of(case, case.gpu.memory_bytes, backend)
 
@@ -108,8 +110,9 @@ def _context(case: Case, memory: Memory) -> int:
     """The context to serve: as asked for, else the longest that surely fits, else the longest that likely does."""
     if case.request.max_model_len:
         return case.request.max_model_len
-    most = case.subject.shape.max_context
-    return min(most, memory.longest(worst=True) or memory.longest(worst=False)) or most
+    longest = memory.longest(worst=True) or memory.longest(worst=False)
+    most = case.subject.shape.max_context or longest
+    return min(most, longest) or most
 
 
 def _memory_findings(case: Case, memory: Memory, context: int) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
         yield rejected(
             "disk_too_small",
             f"The weights volume has {request.volume_bytes / 1e9:.1f} GB; {revisions} of {weights / 1e9:.1f} GB and a "
-            f"margin of {DISK_MARGIN:.0%} need {needed / 1e9:.1f} GB.",
+            f"margin of {DISK_MARGIN:.0%} need {needed / 1e9:.1f} GB. The stager keeps no hub cache beside them.",
             f"{fix}.",
         )
 

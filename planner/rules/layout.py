@@ -8,6 +8,7 @@ from math import ceil
 from planner.case import Case
 from planner.finding import Finding, rejected, unknown, warning
 from planner.shape import GroupedAttention
+from planner.sharding import stage_layers
 
 _VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to a multiple of this before it cuts it."""
@@ -63,6 +64,12 @@ def _pipeline(case: Case) -> Iterator[Finding]:
     layers, pp = case.subject.shape.layers, case.layout.pp
     if layers and pp > layers:
         yield rejected("too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use {layers}.")
+    elif layers and not every_stage_grows(case):
+        yield unknown(
+            "stage_without_full_attention",
+            f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout.",
+            "Use fewer stages.",
+        )
     if (
         case.request.nodes > 1
         and case.layout.gpus > case.request.gpus_per_node
@@ -74,6 +81,13 @@ def _pipeline(case: Case) -> Iterator[Finding]:
             f"The model spans {case.request.nodes} nodes and their fabric {known}: over plain TCP every token waits. "
             "State InfiniBand or EFA.",
         )
+
+
+def every_stage_grows(case: Case) -> bool:
+    """Whether each pipeline stage has a layer whose cache grows with the context, as the layout of the pool needs."""
+    kinds = case.subject.shape.layer_kinds
+    stages = stage_layers(case.subject.shape.layers, case.layout.pp)
+    return all(any(kinds[layer] == "full" for layer in layers) for layers in stages)
 
 
 def _context(case: Case) -> Iterator[Finding]:

@@ -1,16 +1,20 @@
 """What must hold for any request."""
 
+import json
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.catalogue import engine_flags, models
-from planner import FitRequest, fit
+from config.catalogue import engine_flags, gpus, models
+from planner import FitRequest, fit, time_limits
+from planner.explain import explain
 from planner.fit import plan_only
 from planner.memory import weights_by_group
+from planner.picture import picture
 from planner.subject import find_subject
 from planner.suggestions import suggest
+from planner.summary import summary
 from tests.unit.planner.asking import case
 
 _ORDER = {"rejected": 0, "unknown": 1, "tight": 2, "fits": 3}
@@ -128,3 +132,42 @@ def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None
     parsers = dict(zip(planned.engine_args, planned.engine_args[1:], strict=False))
     assert parsers.get("--tool-call-parser", "hermes") in known["tool_parsers"]
     assert parsers.get("--reasoning-parser", "qwen3") in known["reasoning_parsers"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    request=st.builds(
+        FitRequest,
+        model=st.sampled_from([*(checkpoint.name for model in models() for checkpoint in model.checkpoints), "none"]),
+        gpu=st.sampled_from([*(gpu.name for gpu in gpus()), None, "none"]),
+        nodes=st.sampled_from([1, 2, 3, 16]),
+        gpus_per_node=st.sampled_from([0, 1, 3, 8]),
+        tensor_parallel=st.sampled_from([None, 1, 3, 8, 64, 128]),
+        pipeline_parallel=st.sampled_from([None, 1, 3, 16, 61, 100]),
+        data_parallel=st.sampled_from([None, 8]),
+        expert_parallel=st.booleans(),
+        decode_context_parallel=st.sampled_from([None, 3, 8]),
+        max_model_len=st.sampled_from([None, 1, 10**7]),
+        max_num_batched_tokens=st.sampled_from([None, 1, 131_072]),
+        kv_cache_dtype=st.sampled_from([None, "fp8", "fp8_ds_mla", "nvfp4", "q8_0", "none"]),
+        quantization=st.sampled_from([None, "fp8", "int8"]),
+        engine=st.sampled_from(["vllm", "llama.cpp"]),
+        engine_version=st.sampled_from([None, "0.9.0", "0.20.1", "none"]),
+        driver=st.sampled_from([None, "580", "none"]),
+        language_model_only=st.booleans(),
+        expert_offload=st.booleans(),
+        available_kv_gib=st.sampled_from([None, 1000.0]),
+        include=st.sampled_from([(), ("UD-Q2_K_XL/*",)]),
+        extra_args=st.sampled_from([(), ("--none",)]),
+    )
+)
+def test_no_request_ends_in_a_traceback_and_every_problem_has_a_fix(request: FitRequest) -> None:
+    planned = fit(request)
+    time_limits(planned)
+    assert json.loads(json.dumps(planned.as_dict()))["verdict"] == planned.verdict
+    assert all(problem.fix for problem in planned.problems)
+    assert bool(planned.problems) == (planned.verdict in ("rejected", "unknown"))
+    if not any(problem.code == "value_not_valid" for problem in planned.problems):
+        assert summary(request, planned).startswith(planned.verdict)
+        assert picture(request, planned).startswith("<svg")
+        assert explain(request)

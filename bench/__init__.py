@@ -1,0 +1,1 @@
+"""Benchmarks, one `make bench-…` each; what they gave is in `docs/benchmarks.md`."""
