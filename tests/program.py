@@ -42,6 +42,8 @@ def run_program(
     sections: Mapping[str, Any] | None = None,
     cluster: ClusterFacts | ClusterUnreachable | None = None,
     hub_token: str | None = None,
+    secret: bool = True,
+    into: Recording | None = None,
 ) -> Recording:
     """One preview or update of a stack, with its own file or other `sections`, on a fit cluster or another one."""
     sections = read_sections(stack_file(stack, PROGRAM)) if sections is None else sections
@@ -66,5 +68,6 @@ def run_program(
         preview=preview,
         stack=stack,
         config=values | token,
-        secret_keys=list(token),
+        secret_keys=list(token) if secret else [],
+        into=into,
     )

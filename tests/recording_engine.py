@@ -61,6 +61,10 @@ class Recording:
         (registration,) = self.of_type(kind)
         return registration
 
+    def outputs_of(self, kind: str) -> list[dict[str, Any]]:
+        """The registered outputs of all components of a kind, such as "WeightStage", or of the "Stack"."""
+        return [outputs for urn, outputs in self.outputs.items() if urn.split("::")[2].endswith(f":{kind}")]
+
 
 class _Answers(mocks.Mocks):
     """Gives each object its inputs back as state, with a name where the provider would make one."""
@@ -179,12 +183,13 @@ def record(
     stack: str = "unit",
     config: Mapping[str, str] | None = None,
     secret_keys: Sequence[str] = (),
+    into: Recording | None = None,
 ) -> Recording:
-    """Runs a program to its end and returns what it registered.
+    """Runs a program to its end and returns what it registered, in a recording of the caller's where it may raise.
 
     `config` has whole keys ("heavylift:model") and texts, objects as JSON, as the engine hands them over.
     """
-    recording = Recording()
+    recording = into or Recording()
     contextvars.copy_context().run(_run, program, recording, preview, stack, dict(config or {}), list(secret_keys))
     return recording
 

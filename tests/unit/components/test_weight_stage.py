@@ -1,0 +1,186 @@
+"""The pre-stage Job: one for each set of weights and volume, where the server will land, with a token of its own."""
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.placement import Placement
+from components.staged_weights import StagedWeights
+from components.weight_stage import WeightStage, WeightStageArgs, stager_files
+from components.weight_volume import PlacedVolume
+from config.stack import Stage
+from tests.recording_engine import Recording, record
+from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, STAGE
+
+ON_H200 = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
+CONFIG_MAP_LIMIT = 2**20
+"""Bytes that Kubernetes takes in one ConfigMap."""
+
+
+def staged(
+    weights: StagedWeights = KIMI,
+    *,
+    volumes: list[PlacedVolume] | None = None,
+    placement: Placement = H200,
+    stage: Stage = STAGE,
+    lock: str | None = None,
+    hub_token: pulumi.Input[str] | None = None,
+    preview: bool = False,
+) -> Recording:
+    args: WeightStageArgs = {
+        "instance": "h200",
+        "namespace": "serving",
+        "weights": weights,
+        "volumes": volumes or [ON_H200],
+        "placement": placement,
+        "stage": stage,
+        "lock": lock,
+        "hub_token": hub_token,
+        "deadline_seconds": 1429,
+        "await_seconds": 1549,
+    }
+    return record(lambda: WeightStage("stage", args), preview=preview)
+
+
+def pod(recording: Recording) -> dict[str, Any]:
+    spec: dict[str, Any] = recording.only(":Job").inputs["spec"]["template"]["spec"]
+    return spec
+
+
+def container(recording: Recording) -> dict[str, Any]:
+    (only,) = pod(recording)["containers"]
+    return dict(only)
+
+
+def test_the_job_is_named_by_what_it_stages_and_where() -> None:
+    assert staged().only(":Job").name == "stage-669cddc777e743fa-h200-0"
+    assert staged(GEMMA, volumes=[PlacedVolume(None, {})], placement=ANYWHERE).only(":Job").name == (
+        "stage-0881a52b5b77b719"
+    )
+
+
+def test_each_volume_gets_a_job_on_its_own_node() -> None:
+    volumes = [PlacedVolume(name, {"host_path": {"path": "/mnt/nvme"}}) for name in ("h200-0", "h200-1")]
+    jobs = staged(volumes=volumes).of_type(":Job")
+    selectors = {job.name: job.inputs["spec"]["template"]["spec"]["nodeSelector"] for job in jobs}
+    assert selectors == {
+        f"stage-669cddc777e743fa-{name}": {"pool.heavylift/h200": "true", "kubernetes.io/hostname": name}
+        for name in ("h200-0", "h200-1")
+    }
+
+
+def test_the_job_lands_where_the_server_will_and_takes_no_gpu() -> None:
+    recording = staged()
+    assert pod(recording)["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert "nvidia.com/gpu" not in str(container(recording)["resources"])
+
+
+def test_the_jobs_own_deadline_comes_before_pulumis() -> None:
+    job = staged().only(":Job")
+    assert job.inputs["spec"]["activeDeadlineSeconds"] == 1429
+    assert job.options["customTimeouts"] == {"create": "1549s", "update": "1549s"}
+
+
+def test_a_job_is_replaced_when_it_failed_and_deleted_before_it_is_replaced() -> None:
+    job = staged().only(":Job")
+    assert job.inputs["metadata"]["annotations"] == {"pulumi.com/replaceUnready": "true"}
+    assert job.options["deleteBeforeReplace"] is True
+
+
+def test_a_job_is_never_collected_by_the_cluster_and_never_has_two_writers() -> None:
+    spec = staged().only(":Job").inputs["spec"]
+    assert "ttlSecondsAfterFinished" not in spec
+    assert spec["podReplacementPolicy"] == "Failed"
+    assert "parallelism" not in spec
+    assert pod(staged())["restartPolicy"] == "Never"
+
+
+def test_the_provider_can_see_how_the_job_fails() -> None:
+    """Provider 4.25 waits for ever on a Job that a FailJob rule ended."""
+    rules = staged().only(":Job").inputs["spec"]["podFailurePolicy"]["rules"]
+    assert [rule["action"] for rule in rules] == ["Ignore"]
+
+
+def test_the_stager_is_told_what_the_stack_says() -> None:
+    assert container(staged())["command"] == [
+        *("python3", "-m", "stager", "stage"),
+        *("--directory", "/weights/669cddc777e743fa"),
+        *("--repository", "moonshotai/Kimi-K2.5"),
+        *("--revision", "4d01dfe0332d63057c186e0b262165819efb6611"),
+        "--source=hub",
+    ]
+
+
+def test_the_stager_is_told_patterns_sources_branch_and_lock() -> None:
+    stage = Stage(image="python:3.12-slim", sources=["s3://mirror/models", "hub"])
+    command = container(staged(GEMMA, stage=stage, lock="{}"))["command"]
+    assert command[command.index("main") + 1 :] == [
+        "--include=gemma-3-270m-q4_k_m.gguf",
+        "--source=s3://mirror/models",
+        "--source=hub",
+        "--allow-unpinned",
+        "--lock=/heavylift/stager/weights.lock.json",
+    ]
+    program = staged(GEMMA, stage=stage, lock='{"files": []}').only(":ConfigMap")
+    assert program.inputs["data"]["weights.lock.json"] == '{"files": []}'
+
+
+def test_the_whole_stager_travels_in_one_config_map() -> None:
+    files = stager_files()
+    assert {"__init__.py", "__main__.py", "verify.py", "requirements.txt", "install_requirements.py"} <= set(files)
+    assert sum(len(name) + len(text.encode()) for name, text in files.items()) < CONFIG_MAP_LIMIT
+    assert dict(staged().only(":ConfigMap").inputs["data"]) == files
+
+
+def test_the_weights_are_writable_and_the_program_is_not() -> None:
+    recording = staged()
+    mounts = {mount["name"]: mount.get("readOnly", False) for mount in container(recording)["volumeMounts"]}
+    assert mounts == {"program": True, "packages": False, "weights": False}
+    assert {"name": "weights", "persistentVolumeClaim": {"claimName": "h200-weights-h200-0"}} in pod(recording)[
+        "volumes"
+    ]
+
+
+def test_the_hub_library_keeps_its_files_on_the_volume() -> None:
+    environment = {entry["name"]: entry.get("value") for entry in container(staged())["env"]}
+    assert environment["HF_HOME"] == "/weights/669cddc777e743fa/.heavylift/hub"
+
+
+def test_the_stacks_own_environment_reaches_both_containers_and_wins() -> None:
+    stage = Stage(image="i", environment={"PIP_INDEX_URL": "http://wheels", "HF_HOME": "/elsewhere"})
+    recording = staged(stage=stage)
+    for each in (*pod(recording)["initContainers"], *pod(recording)["containers"]):
+        environment = {entry["name"]: entry.get("value") for entry in each["env"]}
+        assert environment["PIP_INDEX_URL"] == "http://wheels"
+        assert environment["HF_HOME"] == "/elsewhere"
+
+
+def test_requirements_are_installed_where_only_the_pod_sees_them() -> None:
+    (installer,) = pod(staged())["initContainers"]
+    assert installer["command"] == ["python3", "/heavylift/stager/install_requirements.py", "/packages"]
+    assert {"name": "packages", "emptyDir": {}} in pod(staged())["volumes"]
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_token_reaches_the_stager_alone_and_only_as_a_secret(preview: bool) -> None:
+    recording = staged(hub_token="hf_token", preview=preview)
+    secret = recording.only(":Secret")
+    assert secret.secrets == {"hf_token"}
+    for registration in recording.registrations:
+        if registration is not secret:
+            assert "hf_token" not in str(registration.inputs)
+    (installer,) = pod(recording)["initContainers"]
+    assert "HF_TOKEN" not in [entry["name"] for entry in installer["env"]]
+    assert container(recording)["env"][-1] == {
+        "name": "HF_TOKEN",
+        "valueFrom": {"secretKeyRef": {"name": "stage-hub-token-0123abcd", "key": "HF_TOKEN"}},
+    }
+
+
+def test_without_a_token_there_is_no_secret() -> None:
+    assert staged().of_type(":Secret") == []
+
+
+def test_no_pod_of_the_stage_can_talk_to_the_cluster() -> None:
+    assert pod(staged())["automountServiceAccountToken"] is False

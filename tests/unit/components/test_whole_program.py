@@ -1,0 +1,228 @@
+"""The program as a whole: what comes first, what stops it, and what never leaves it."""
+
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import inference_server, weight_stage
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.labels import labels
+from config.stack import StackConfig
+from config.stack_file import read_sections, stack_file
+from tests.program import PROGRAM, fit_cluster, run_program
+from tests.recording_engine import Recording
+
+H200 = read_sections(stack_file("h200", PROGRAM))
+DEV = read_sections(stack_file("dev", PROGRAM))
+
+
+def edited(sections: dict[str, Any], **edits: dict[str, Any]) -> dict[str, Any]:
+    result = deepcopy(sections)
+    for section, values in edits.items():
+        result[section] = {**result.get(section, {}), **values}
+    return result
+
+
+def server_pod(recording: Recording) -> Any:
+    return recording.only(":Deployment").inputs["spec"]["template"]
+
+
+def urns(recording: Recording, kind: str) -> set[str]:
+    return {registration.urn for registration in recording.of_type(kind)}
+
+
+def test_the_server_waits_for_every_stage_job_and_that_for_nodes_and_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200")
+    assert urns(recording, ":Job") <= recording.only(":InferenceServer").depends_on
+    before_staging = recording.only(":WeightStage").depends_on
+    assert urns(recording, ":NodePatch") | urns(recording, ":PersistentVolumeClaim") <= before_staging
+
+
+def test_everything_goes_through_one_provider_with_the_stacks_own_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200")
+    provider = recording.only("providers:kubernetes")
+    assert provider.inputs["context"] == "test"
+    assert provider.inputs["clusterIdentifier"] == "5f0c7a44-6a55-4d52-9f0d-8d2a6a1f0c11"
+    assert provider.inputs["kubeconfig"] in provider.secrets
+    assert "somebody-elses-token" not in provider.inputs["kubeconfig"]
+    objects = [registration for registration in recording.registrations if registration.type.startswith("kubernetes:")]
+    assert objects
+    assert {registration.options["provider"].rsplit("::", 1)[0] for registration in objects} == {provider.urn}
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_hub_token_is_in_no_registration_but_its_secret(preview: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200", preview=preview, hub_token="hf_sample")
+    (secret,) = [each for each in recording.registrations if "hf_sample" in str(each.inputs)]
+    assert secret.type == "kubernetes:core/v1:Secret"
+    assert secret.secrets == {"hf_sample"}
+    assert "hf_sample" not in str([recording.outputs, recording.infos, recording.warnings])
+
+
+def test_another_stager_leaves_the_servers_pod_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = run_program(monkeypatch, "h200")
+    verifier = tmp_path / "verify.py"
+    verifier.write_text("# another one")
+    monkeypatch.setattr(inference_server, "_VERIFIER", verifier)
+    monkeypatch.setattr(weight_stage, "stager_files", lambda: {"__main__.py": "# another one"})
+    after = run_program(monkeypatch, "h200")
+    programs = [{each.name: each.inputs["data"] for each in run.of_type(":ConfigMap")} for run in (before, after)]
+    assert programs[0]["stage-program"] != programs[1]["stage-program"]
+    assert programs[0]["server-verifier"] != programs[1]["server-verifier"]
+    assert server_pod(before) == server_pod(after)
+
+
+def test_other_sources_and_bandwidth_leave_the_servers_pod_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_program(monkeypatch, "h200")
+    sections = edited(H200, stage={"sources": ["s3://mirror/models", "hub"], "bandwidth": "1 Gbit/s"})
+    assert server_pod(run_program(monkeypatch, "h200", sections=sections)) == server_pod(before)
+
+
+def test_another_revision_makes_another_job_and_moves_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run_program(monkeypatch, "h200")
+    after = run_program(monkeypatch, "h200", sections=edited(H200, model={"revision": "0" * 40}))
+    assert before.only(":Job").name != after.only(":Job").name
+    assert server_pod(before) != server_pod(after)
+    assert before.only(":PersistentVolumeClaim").inputs == after.only(":PersistentVolumeClaim").inputs
+
+
+def test_a_slower_line_gives_the_job_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = edited(H200, stage={"bandwidth": "1 Gbit/s"})
+    limits = [
+        run_program(monkeypatch, "h200", sections=sections).only(":Job").inputs["spec"]["activeDeadlineSeconds"]
+        for sections in (H200, slow)
+    ]
+    # 595.18 GB at 1.25 and 0.125 GB/s, three times over.
+    assert limits == [pytest.approx(1429, abs=2), pytest.approx(14285, abs=2)]
+
+
+def test_the_preview_prints_the_plan_and_the_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200", preview=True)
+    assert recording.infos[:2] == [
+        "HEAVYLIFT_KUBECONFIG overrides heavylift:cluster.kubeconfig: tests/kubeconfig.yaml",
+        "HEAVYLIFT_KUBE_CONTEXT overrides heavylift:cluster.context: test",
+    ]
+    assert recording.infos[2].startswith("fits: moonshotai/Kimi-K2.5 on 8 H200")
+
+
+def test_the_exports_are_endpoint_model_revision_and_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    (exports,) = run_program(monkeypatch, "h200").outputs_of("Stack")
+    assert exports["endpoint"] == "http://h200.heavylift.svc:8000/v1"
+    assert exports["model"] == "moonshotai/Kimi-K2.5"
+    assert exports["revision"] == "4d01dfe0332d63057c186e0b262165819efb6611"
+    assert exports["plan"]["verdict"] == "fits"
+    assert set(exports) == {"endpoint", "model", "revision", "plan"}
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, stack: str, **options: Any) -> str:
+    """What the program says when it ends before it has registered anything."""
+    recording = Recording()
+    with pytest.raises(pulumi.RunError) as caught:
+        run_program(monkeypatch, stack, into=recording, **options)
+    assert recording.registrations == []
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_plan_that_cannot_work_ends_the_program_with_every_reason(
+    preview: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = {"tensor_parallel": 4, "mm_encoder_tp_mode": "weights"}
+    four = edited(H200, nodes={"gpus_per_node": 4}, engine=engine, weights={"size": "400Gi"})
+    message = refused(monkeypatch, "h200", sections=four, preview=preview)
+    assert message.startswith("rejected: moonshotai/Kimi-K2.5 on 4 H200")
+    assert "140.2" in message, "GiB of weights per GPU, more than an H200 has"
+    assert "429.5 GB" in message, "what 400Gi are"
+    assert "nothing was created" in message
+
+
+def test_the_first_articles_volume_is_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, "h200", sections=edited(H200, weights={"size": "400Gi"}), preview=True)
+    assert "429.5 GB" in message
+    assert "595.2 GB" in message
+
+
+def test_all_faults_of_a_stack_come_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = edited(H200, model={"revision": "main"}, weights={"size": "big"}, engine={"tensor_paralel": 8})
+    assert refused(monkeypatch, "h200", sections=sections).splitlines() == [
+        "the stack 'h200' cannot be used, nothing was created:",
+        "  heavylift:model.revision: 'main' is not a full commit: expected 40 hex digits, or set allow_unpinned: true",
+        "  heavylift:weights.size: 'big' is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        "  heavylift:engine.tensor_paralel: is not a known key: expected tensor_parallel",
+    ]
+
+
+def test_an_object_with_a_name_of_ours_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, "h200", sections={**H200, "replicas": {"count": 2}})
+    assert "heavylift:replicas: is not a known key" in message
+
+
+def test_a_token_in_plain_text_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, "h200", hub_token="hf_sample", secret=False)
+    assert "heavylift:hub_token: is in plain text" in message
+    assert "hf_sample" not in message
+
+
+def test_a_lock_that_is_missing_is_refused_together_with_a_name_that_cannot_be_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = refused(monkeypatch, "H200_prod", sections=edited(H200, stage={"lock": "none.lock.json"}))
+    assert "stack name: 'H200_prod' cannot name a Service" in message
+    assert "heavylift:stage.lock: 'none.lock.json' cannot be read" in message
+
+
+def test_faults_of_the_cluster_end_the_program_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = NodeFacts("h200-0", not_ready="kubelet stopped", allocatable={"nvidia.com/gpu": "4"})
+    message = refused(monkeypatch, "h200", cluster=ClusterFacts(identifier="x", nodes=[broken]), preview=True)
+    assert message.splitlines() == [
+        "cluster 'test' is not fit for this stack, nothing was created:",
+        "  node h200-0: is not Ready (kubelet stopped)",
+        "  node h200-0: its label kubernetes.io/hostname is None: expected the node's name",
+        "  node h200-0: has 4 of 8 nvidia.com/gpu allocatable; repair the node, or lower heavylift:nodes.gpus_per_node",
+    ]
+
+
+def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = ClusterUnreachable("connection refused")
+    recording = run_program(monkeypatch, "h200", preview=True, cluster=away)
+    assert recording.warnings == [
+        "cluster 'test' cannot be reached: connection refused; nodes, namespace and volumes were not checked"
+    ]
+    assert recording.of_type(":Deployment")
+
+
+def test_an_update_without_a_cluster_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, "h200", cluster=ClusterUnreachable("connection refused"))
+    assert message == "cluster 'test' cannot be reached: connection refused; nothing was created"
+
+
+def test_a_namespace_of_somebody_else_is_used_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = replace(fit_cluster(StackConfig.parse(DEV)), namespace_labels={"team": "search"})
+    assert run_program(monkeypatch, "dev", cluster=theirs).of_type(":Namespace") == []
+
+
+def test_a_namespace_of_another_stack_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = replace(fit_cluster(StackConfig.parse(DEV)), namespace_labels=labels("h200", "namespace"))
+    assert run_program(monkeypatch, "dev", cluster=theirs).of_type(":Namespace") == []
+
+
+def test_what_an_earlier_life_of_the_stack_left_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = edited({key: value for key, value in DEV.items() if key != "weights"}, weights={"kind": "claim"})
+    left = replace(
+        fit_cluster(StackConfig.parse(DEV)),
+        namespace_labels=labels("dev", "namespace"),
+        claims={"dev-weights": VolumeFacts(10 * 2**30, storage_class="standard")},
+    )
+    recording = run_program(monkeypatch, "dev", sections=sections, cluster=left)
+    assert recording.only(":Namespace").options["importId"] == "heavylift"
+    assert recording.only(":PersistentVolumeClaim").options["importId"] == "heavylift/dev-weights"
+
+
+def test_the_namespace_outlives_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = run_program(monkeypatch, "dev").only(":Namespace")
+    assert namespace.options["retainOnDelete"] is True
+    assert "importId" not in namespace.options
