@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.catalogue import engines, find_gpu, overheads
 from planner.case import Case, resolve
 from planner.fit import fit
-from planner.llama_cpp import CACHE_BYTES, cache_bytes_per_token, device_need
+from planner.gguf_memory import CACHE_BYTES, GgufCase, cache_bytes_per_token, device_need
 from planner.memory import GIB, Memory, Stage, memory_of, weights_by_group
 from planner.plan import Plan
 from planner.request import FitRequest
@@ -133,12 +133,12 @@ def _llama_cpp(request: FitRequest, subject: Subject, plan: Plan) -> Iterator[st
         return
     if request.kv_cache_dtype not in (None, *CACHE_BYTES):
         return
-    devices = request.nodes * request.gpus_per_node if request.gpu else 1
+    case = GgufCase(request, subject, find_gpu(request.gpu) if request.gpu else None, plan.weights_bytes)
     context = int(plan.engine_args[plan.engine_args.index("--ctx-size") + 1])
-    need = device_need(request, subject, devices, plan.weights_bytes, context)
-    yield f"fullest of {devices} devices: layers are split evenly, the output counts as one"
+    need = device_need(case, context)
+    yield f"fullest of {case.devices} devices: layers are split evenly, the output counts as one"
     yield f"  weights            {need.weights / GIB:8.2f} GiB"
-    token = cache_bytes_per_token(subject.shape, request.kv_cache_dtype or "f16")
+    token = cache_bytes_per_token(subject.shape, case.cache_type)
     yield f"  KV cache           {need.cache / GIB:8.2f} GiB  [{context:,} tokens x {token:,} B over all layers]"
     buffer = f"{need.compute_likely / GIB:.2f} to {need.compute_worst / GIB:.2f}"
     yield f"  compute buffer     {buffer} GiB  [flash attention on]"

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from config.catalogue import NotInCatalogueError, find_gpu
 from planner.case import resolve, resolve_layout
-from planner.cost import cost_per_hour
 from planner.directory import DirectoryError
-from planner.durations import download_seconds, load_seconds
 from planner.engine_arguments import requested_arguments
 from planner.faults import faults
 from planner.llama_cpp import plan_llama_cpp
+from planner.logistics import with_logistics
 from planner.plan import Host, PerGpu, Plan, Problem
 from planner.request import FitRequest
-from planner.rules.host import disk_bytes, host_memory_bytes, shared_memory_bytes
+from planner.rules.host import host_memory_bytes, shared_memory_bytes
 from planner.subject import Subject, find_subject
 from planner.suggestions import suggest
 from planner.vllm import plan_vllm
@@ -68,19 +67,13 @@ def _not_planned(request: FitRequest, problem: Problem) -> Plan:
     """A plan of what the request itself says: bytes, durations and arguments, and no verdict on memory."""
     layout = resolve_layout(request)
     gpus = min(layout.gpus, request.gpus_per_node) if request.gpu else 0
-    weights = request.weights_bytes
     shared = shared_memory_bytes(gpus) if request.shared_memory_bytes is None else request.shared_memory_bytes
-    vllm = request.engine == "vllm"
-    return Plan(
+    plan = Plan(
         verdict="unknown",
         problems=(problem,),
         layout=layout,
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
-        weights_bytes=weights,
-        disk_bytes=disk_bytes(weights, request.keep_revisions) if weights is not None else None,
-        download_seconds=round(download_seconds(request, weights), 1) if weights is not None else None,
-        load_seconds=round(load_seconds(request, weights), 1) if weights is not None else None,
-        cost_per_hour_usd=cost_per_hour(request),
-        engine_args=requested_arguments(request, layout) if vllm else request.extra_args,
+        engine_args=requested_arguments(request, layout) if request.engine == "vllm" else request.extra_args,
         host=Host(shared, host_memory_bytes(gpus, shared) if gpus else None),
     )
+    return with_logistics(plan, request, request.weights_bytes)

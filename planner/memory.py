@@ -159,12 +159,17 @@ def _has_block_fp8_experts(case: Case) -> bool:
     return any(group.group == "routed_experts" and group.dtype == "fp8 128x128" for group in case.subject.groups)
 
 
+def sparse_scratch_bytes(batched_tokens: int) -> int:
+    """Scratch of the sparse decode kernel: 64 heads x 512 in fp32 for every query token, twice for its parts
+    (github.com/vllm-project/vllm/issues/53413)."""
+    return 2 * batched_tokens * 64 * 512 * 4
+
+
 def _reserve(case: Case, layers: int) -> float:
     """Bytes that are needed and that the engine's profiling does not see."""
     reserve = 0.0
-    if case.sparse_scratch_missed and isinstance(case.subject.shape.attention, LatentAttention):
-        # Scratch of the sparse decode kernel: 64 heads x 512 x fp32 per query token, twice for its parts.
-        reserve += 2 * case.batched_tokens * 64 * 512 * 4
+    if case.sparse_scratch_missed:
+        reserve += sparse_scratch_bytes(case.batched_tokens)
     return reserve + _latent_copies(case, layers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import engines, find_gpu
+from config.catalogue import NotInCatalogueError, engines, find_gpu
 from planner.bars import Bar, bars
 from planner.plan import Plan
 from planner.request import FitRequest
@@ -50,13 +50,16 @@ def _lines(request: FitRequest, plan: Plan, colour: bool) -> Iterator[str]:
 def _machine(request: FitRequest) -> str:
     if request.gpu is None:
         return "the processor"
-    title = find_gpu(request.gpu).title
+    try:
+        title = find_gpu(request.gpu).title
+    except NotInCatalogueError:
+        title = request.gpu
     nodes = f"{request.nodes} nodes of " if request.nodes > 1 else ""
     return f"{nodes}{request.gpus_per_node} {title}"
 
 
 def _engine(request: FitRequest) -> str:
-    version = request.engine_version or engines()[request.engine]["default_version"]
+    version = request.engine_version or engines().get(request.engine, {}).get("default_version", "")
     return f"{'vLLM' if request.engine == 'vllm' else request.engine} {version}"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from config.catalogue import engine_flags
-from planner.llama_cpp import cache_bytes_per_token, compute_buffer
+from planner.gguf_memory import cache_bytes_per_token, compute_buffer
 from planner.shape import read_shape
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
