@@ -24,7 +24,7 @@ check: $(READY) ## format, lint and types
 	$(BIN)/mypy
 
 test-fast: $(READY) ## unit and golden tests, under a minute
-	$(BIN)/pytest -m "not lab"
+	$(BIN)/pytest tests/unit tests/golden
 
 test: check ## everything: checks, unit, golden, and the lab's real engine and cluster
 	$(BIN)/pytest -m "not lab"
