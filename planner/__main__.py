@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -23,6 +23,15 @@ from planner.request import FitRequest
 from planner.show import list_models, show
 from planner.subject import find_subject
 from planner.summary import summary
+
+_JSON_KEYS = """
+With --json: verdict; problems [{code, message, fix}]; warnings [{code, message}]; layout {tp, pp, dp, ep, dcp};
+per_gpu {budget_gib, weights_gib, overhead_gib [likely, worst], kv_gib [worst, likely], kv_bytes_per_token} of the
+fullest GPU; kv_tokens [worst, likely]; max_context, the longest that surely fits; weights_bytes; disk_bytes;
+download_seconds; load_seconds; cost_per_hour_usd; engine_args; engine_env. What is not known is null.
+
+Exit status: 0 fits or tight, 1 rejected, 2 a value or option that means nothing, 3 unknown.
+"""
 
 _STATUS = {"fits": 0, "tight": 0, "rejected": 1, "unknown": 3}
 _USAGE = 2
@@ -48,7 +57,12 @@ def _parser() -> ArgumentParser:
         prog="python -m planner", description="Does a model fit, with which flags, how long, how much."
     )
     commands = parser.add_subparsers(required=True, metavar="fit | show | recommend | explain")
-    planned = commands.add_parser("fit", help="the verdict on a model, GPUs and engine settings")
+    planned = commands.add_parser(
+        "fit",
+        help="the verdict on a model, GPUs and engine settings",
+        epilog=_JSON_KEYS,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
     _add_request(planned)
     planned.add_argument("--json", action="store_true", help="print the plan as JSON")
     planned.add_argument("--svg", metavar="FILE", type=Path, help="also draw the memory of each GPU into a file")

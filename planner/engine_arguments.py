@@ -17,7 +17,9 @@ from planner.rules.formats import needs_weight_only_experts
 def vllm_arguments(case: Case, context: int) -> tuple[str, ...]:
     """Arguments of a planned case."""
     arguments = [*layout_arguments(case.layout, expert_parallel=case.request.expert_parallel)]
-    arguments += ["--max-model-len", str(context), "--gpu-memory-utilization", f"{case.utilization:g}"]
+    if context:
+        arguments += ["--max-model-len", str(context)]
+    arguments += ["--gpu-memory-utilization", f"{case.utilization:g}"]
     arguments += _settings(case)
     if needs_weight_only_experts(case):
         arguments += ["--moe-backend", "marlin"]

@@ -30,7 +30,7 @@ def rejected(code: str, message: str, fix: str = "") -> Finding:
     return Finding(Severity.REJECTED, code, message, fix)
 
 
-def unknown(code: str, message: str, fix: str = "") -> Finding:
+def unknown(code: str, message: str, fix: str) -> Finding:
     """Something that the facts do not decide."""
     return Finding(Severity.UNKNOWN, code, message, fix)
 

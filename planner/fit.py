@@ -9,7 +9,7 @@ from planner.case import resolve, resolve_layout
 from planner.directory import DirectoryError
 from planner.engine_arguments import requested_arguments
 from planner.faults import faults
-from planner.llama_cpp import plan_llama_cpp
+from planner.llama_cpp import plan_llama_cpp, requested_llama_arguments
 from planner.logistics import with_logistics
 from planner.plan import Host, PerGpu, Plan, Problem
 from planner.request import FitRequest
@@ -73,7 +73,9 @@ def _not_planned(request: FitRequest, problem: Problem) -> Plan:
         problems=(problem,),
         layout=layout,
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
-        engine_args=requested_arguments(request, layout) if request.engine == "vllm" else request.extra_args,
+        engine_args=(
+            requested_arguments(request, layout) if request.engine == "vllm" else requested_llama_arguments(request)
+        ),
         host=Host(shared, host_memory_bytes(gpus, shared) if gpus else None),
     )
     return with_logistics(plan, request, request.weights_bytes)

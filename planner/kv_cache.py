@@ -131,7 +131,7 @@ def stage_pool(
     else:
         # A window, and what one step may add before the oldest blocks are freed.
         fixed_per_group = ceil((shape.window - 1 + batched_tokens) / block) + 1
-    size = min(growing, others)
+    size = _group_size(growing, others)
     return Pool(
         block_tokens=block,
         block_bytes=block * per_layer * size,
@@ -140,6 +140,12 @@ def stage_pool(
         bytes_per_token=per_layer * growing,
         dcp=dcp,
     )
+
+
+def _group_size(growing: int, others: int) -> int:
+    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more."""
+    rarer, commoner = sorted((growing, others))
+    return commoner if commoner < 1.25 * rarer else rarer
 
 
 def _hybrid_block(linear: LinearAttention, per_layer: int, tp: int) -> int:

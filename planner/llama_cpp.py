@@ -62,7 +62,7 @@ def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
         problems=problems_of(findings),
         warnings=warnings_of(findings),
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
-        engine_args=request.extra_args,
+        engine_args=requested_llama_arguments(request),
     )
 
 
@@ -77,7 +77,7 @@ def _plan(case: GgufCase, findings: list[Finding], context: int) -> Plan:
         per_gpu=_per_gpu(case, context) if case.gpu else None,
         kv_tokens=_kv_tokens(case, context),
         max_context=longest_context(case),
-        engine_args=llama_arguments(case, context),
+        engine_args=llama_arguments(case.request, context, case.slots),
         host=Host(memory_bytes=_host_memory(case, context)),
     )
 
@@ -128,14 +128,20 @@ def _host_memory(case: GgufCase, context: int) -> int:
     return case.weights + BASE_MEMORY if case.request.expert_offload else BASE_MEMORY
 
 
-def llama_arguments(case: GgufCase, context: int) -> tuple[str, ...]:
-    """Arguments of llama-server that follow from the plan; file, host and port are the server's business."""
-    request = case.request
-    given = ["--ctx-size", str(context), "--parallel", str(case.slots)]
-    if case.gpu:
+def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:
+    """Arguments of llama-server; file, host and port are the server's business."""
+    given: list[str] = []
+    for flag, value in (("--ctx-size", context), ("--parallel", slots)):
+        given += [flag, str(value)] if value else []
+    if request.gpu:
         given += ["--gpu-layers", _ALL_LAYERS, "--split-mode", "layer", "--flash-attn", "on"]
     if request.expert_offload:
         given.append("--cpu-moe")
     if request.kv_cache_dtype:
         given += ["-ctk", request.kv_cache_dtype, "-ctv", request.kv_cache_dtype]
     return (*given, "--metrics", "--jinja", *request.extra_args)
+
+
+def requested_llama_arguments(request: FitRequest) -> tuple[str, ...]:
+    """Arguments of a model that the planner does not know: what the request says, and nothing more."""
+    return llama_arguments(request, request.max_model_len, request.max_num_seqs)

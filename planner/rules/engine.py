@@ -29,6 +29,19 @@ OWNED_FLAGS = {
 """Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would disagree."""
 
 
+UNCOUNTED_FLAGS = {
+    "--cpu-offload-gb",
+    "--enable-lora",
+    "--enforce-eager",
+    "--kv-cache-memory-bytes",
+    "--num-gpu-blocks-override",
+    "--speculative-config",
+    "--spec-method",
+    "--spec-model",
+}
+"""Flags that change what a GPU holds: a draft model and its own cache layer, adapters, weights in host memory."""
+
+
 def check_engine(case: Case) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(case)
@@ -72,6 +85,8 @@ def check_arguments(engine: str, arguments: Iterable[str]) -> Iterator[Finding]:
             close = get_close_matches(flag, flags, n=2, cutoff=0.6)
             fix = f"Did you mean {' or '.join(close)}?" if close else "Remove it."
             yield rejected("argument_not_known", f"{given} is not a flag of {engine} {known['version']}.", fix)
+        elif engine == "vllm" and flag in UNCOUNTED_FLAGS:
+            yield warning("argument_not_counted", f"{given} changes what a GPU holds, and the plan does not count it.")
         elif engine == "vllm" and positive in OWNED_FLAGS:
             yield rejected(
                 "argument_of_the_plan",

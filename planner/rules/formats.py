@@ -80,7 +80,8 @@ def _cache(case: Case) -> Iterator[Finding]:
         return
     latent = isinstance(case.subject.shape.attention, LatentAttention)
     if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
-        yield unknown("cache_type_without_formula", f"What a token costs in kv_cache_dtype {dtype!r} is not known.")
+        message = f"What a token costs in kv_cache_dtype {dtype!r} under this attention is not known."
+        yield unknown("cache_type_without_formula", message, "Use fp8, or leave kv_cache_dtype out.")
     elif is_fp8(dtype) and case.gpu.compute_capability < _FP8_CAPABILITY:
         yield unknown(
             "cache_type_on_old_gpu",

@@ -3,7 +3,7 @@
 import pytest
 
 from config.catalogue import Model, engine_flags, models
-from tests.unit.planner.asking import codes, plan, texts
+from tests.unit.planner.asking import codes, plan, texts, warning_codes
 
 
 def test_the_production_setup_of_the_first_article_is_derived() -> None:
@@ -56,6 +56,12 @@ def test_a_known_argument_its_negation_and_nested_values_are_passed_on() -> None
     planned = plan("kimi-k2.5", extra_args=extra)
     assert planned.verdict == "fits"
     assert planned.engine_args[-len(extra) :] == extra
+
+
+def test_an_argument_that_changes_memory_is_said_not_to_be_counted() -> None:
+    planned = plan("kimi-k2.5", extra_args=("--speculative-config", '{"method": "eagle3"}'))
+    assert planned.verdict == "fits"
+    assert "argument_not_counted" in warning_codes(planned)
 
 
 def test_fp4_switches_are_for_gpus_that_have_fp4() -> None:

@@ -1,5 +1,6 @@
 """Bytes per token and tokens, against formulas' published values and what logs print."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 
 from config.catalogue import ground_truth
 from planner.accuracy import predicted_tokens
-from planner.kv_cache import Pool
+from planner.attention_backend import Backend
+from planner.kv_cache import Pool, stage_pool
+from planner.shape import read_shape
 from tests.unit.planner.asking import GIB, codes, plan, texts
 
 
@@ -110,6 +113,29 @@ def test_a_cache_type_without_a_formula_leaves_the_verdict_open() -> None:
     planned = plan("kimi-k2.5", kv_cache_dtype="turboquant_4bit_nc")
     assert planned.verdict == "unknown"
     assert planned.kv_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("growing", "sliding", "groups", "fixed"), [(3, 15, 1, 5), (12, 12, 1, 1), (12, 14, 1, 1), (10, 20, 1, 2)]
+)
+def test_layers_with_a_window_take_a_fixed_number_of_blocks(
+    growing: int, sliding: int, groups: int, fixed: int
+) -> None:
+    kinds = ["full_attention"] * growing + ["sliding_attention"] * sliding
+    config = {"num_hidden_layers": len(kinds), "hidden_size": 640, "vocab_size": 1000, "num_attention_heads": 4}
+    shape = read_shape(
+        {**config, "num_key_value_heads": 1, "head_dim": 256, "layer_types": kinds, "sliding_window": 512}
+    )
+    backend = Backend("FLASH_ATTN", 16)
+    pool = stage_pool(
+        shape, range(shape.layers), dtype="auto", tp=1, dcp=1, backend=backend, block=16, batched_tokens=2048,
+        prefix_caching=True,
+    )  # fmt: skip
+    per_window = math.ceil((511 + 2048) / 16) + 1
+    assert (pool.growing_groups, pool.fixed_blocks) == (groups, fixed * per_window)
+    # The shortest context takes its windows and one block; a long one grows by its full layers alone.
+    assert pool.blocks_of_request(16) == groups + pool.fixed_blocks
+    assert pool.blocks_of_request(160_000) == 10_000 * groups + pool.fixed_blocks
 
 
 def test_a_pool_of_alike_layers_is_a_capacity() -> None:

@@ -89,6 +89,12 @@ def test_a_tiny_model_is_served_from_host_memory() -> None:
     assert "host_memory_too_small" in codes(refused)
 
 
+def test_a_gguf_that_is_not_in_the_catalogue_gets_the_arguments_that_were_asked_for() -> None:
+    planned = plan("acme/tiny-gguf", None, engine="llama.cpp", gpus_per_node=0, max_model_len=4096, max_num_seqs=2)
+    assert planned.verdict == "unknown"
+    assert planned.engine_args == ("--ctx-size", "4096", "--parallel", "2", "--metrics", "--jinja")
+
+
 def test_engines_refuse_each_others_formats() -> None:
     assert "not_gguf" in codes(plan("kimi-k2.5", engine="llama.cpp"))
     assert "gguf_needs_llama_cpp" in codes(plan("unsloth/Kimi-K2.5-GGUF"))
