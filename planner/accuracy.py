@@ -129,6 +129,22 @@ def _cache(entry: dict[str, Any]) -> Comparison:
     )
 
 
+def left_for_cache(entry: dict[str, Any]) -> tuple[float, float]:
+    """GiB that the planner leaves for the cache, [worst, likely], for an entry of `held_out`."""
+    plan = plan_only(
+        FitRequest(
+            model=entry["checkpoint"],
+            gpu=entry["gpu"],
+            gpus_per_node=entry["gpus"],
+            engine_version=entry["engine_version"],
+            language_model_only=entry.get("language_model_only", False),
+        )
+    )
+    if plan.per_gpu is None or plan.per_gpu.kv_gib is None:
+        raise ValueError(f"no memory is planned for {entry['id']}")
+    return plan.per_gpu.kv_gib
+
+
 def document() -> str:
     """The whole document."""
     return "\n".join(
@@ -158,6 +174,8 @@ def document() -> str:
             *_table(cache_comparisons()),
             "",
             *_overheads(),
+            "",
+            *_held_out(),
             "",
             "## Left out",
             "",
@@ -198,6 +216,21 @@ def _overheads() -> Iterator[str]:
         yield (
             f"| {observation.name} | {observation.measured:.2f} GiB | {observation.modelled:.2f} GiB | "
             f"{observation.ratio:.2f} | {without[0]} to {without[1]} | {inside} |"
+        )
+
+
+def _held_out() -> Iterator[str]:
+    """Logs that print what is left for the cache and had no part in choosing anything."""
+    yield "## What is left for the cache, in logs that had no part in the fit"
+    yield ""
+    yield "| log | printed | predicted, worst to likely | | source |"
+    yield "|---|---|---|---|---|"
+    for entry in ground_truth()["held_out"]:
+        worst, likely = left_for_cache(entry)
+        inside = "" if worst <= entry["kv_gib"] <= likely else "outside"
+        yield (
+            f"| {entry['id']}: {entry['what']} | {entry['kv_gib']:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
+            f"{inside} | {entry['source']} |"
         )
 
 

@@ -1,8 +1,11 @@
 """The range of the overhead against what logs measured, each left out in turn."""
 
+from typing import Any
+
 import pytest
 
-from config.catalogue import overheads
+from config.catalogue import ground_truth, overheads
+from planner.accuracy import left_for_cache
 from planner.calibration import Observation, observations, ratios
 from planner.plan import Plan
 from tests.unit.planner.asking import plan
@@ -14,6 +17,12 @@ _ALL = observations()
 def test_each_observation_lies_in_the_range_fitted_without_it(index: int) -> None:
     low, high = ratios(_ALL[:index] + _ALL[index + 1 :])
     assert low <= _ALL[index].ratio <= high
+
+
+@pytest.mark.parametrize("entry", ground_truth()["held_out"], ids=lambda entry: entry["id"])
+def test_what_logs_without_a_part_in_the_fit_have_left_lies_in_the_range(entry: dict[str, Any]) -> None:
+    worst, likely = left_for_cache(entry)
+    assert worst <= entry["kv_gib"] <= likely
 
 
 def test_the_three_logs_of_large_models_are_among_the_observations() -> None:
