@@ -220,16 +220,17 @@ def _overheads() -> Iterator[str]:
 
 
 def _held_out() -> Iterator[str]:
-    """Logs that print what is left for the cache and had no part in choosing anything."""
-    yield "## What is left for the cache, in logs that had no part in the fit"
+    """Logs that print what is left for the cache and are not among the observations."""
+    yield "## What is left for the cache, in logs outside the calibration"
     yield ""
     yield "| log | printed | predicted, worst to likely | | source |"
     yield "|---|---|---|---|---|"
     for entry in ground_truth()["held_out"]:
         worst, likely = left_for_cache(entry)
         inside = "" if worst <= entry["kv_gib"] <= likely else "outside"
+        note = f" ({entry['note']})" if "note" in entry else ""
         yield (
-            f"| {entry['id']}: {entry['what']} | {entry['kv_gib']:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
+            f"| {entry['id']}: {entry['what']}{note} | {entry['kv_gib']:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
             f"{inside} | {entry['source']} |"
         )
 

@@ -16,6 +16,10 @@ from planner.subject import Subject, find_subject
 from planner.summary import headline
 
 
+_NOTHING_TO_EXPLAIN = {"value_not_valid", "model_not_in_catalogue", "directory_not_readable"}
+"""Problems that come before any arithmetic."""
+
+
 def explain(request: FitRequest) -> str:
     """How the plan of a request comes about."""
     plan = fit(request)
@@ -23,9 +27,7 @@ def explain(request: FitRequest) -> str:
 
 
 def _arithmetic(request: FitRequest, plan: Plan) -> Iterator[str]:
-    if plan.per_gpu is None and request.gpu is not None:
-        return
-    if any(problem.code in ("model_not_in_catalogue", "directory_not_readable") for problem in plan.problems):
+    if any(problem.code in _NOTHING_TO_EXPLAIN for problem in plan.problems):
         return
     subject = find_subject(request.model, request.include)
     yield from _bytes(subject, plan)

@@ -20,7 +20,7 @@ def test_each_observation_lies_in_the_range_fitted_without_it(index: int) -> Non
 
 
 @pytest.mark.parametrize("entry", ground_truth()["held_out"], ids=lambda entry: entry["id"])
-def test_what_logs_without_a_part_in_the_fit_have_left_lies_in_the_range(entry: dict[str, Any]) -> None:
+def test_what_logs_outside_the_calibration_have_left_lies_in_the_range(entry: dict[str, Any]) -> None:
     worst, likely = left_for_cache(entry)
     assert worst <= entry["kv_gib"] <= likely
 
