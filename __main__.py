@@ -9,7 +9,7 @@ from components.bare_metal_gpu_nodes import BareMetalGpuNodes
 from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
 from components.preflight import preflight
-from components.serving import Serving
+from components.serving import Serving, verification_seconds
 from components.staged_weights import StagedWeights
 from components.verdict import judged_plan
 from components.volume_size import volume_bytes
@@ -24,7 +24,8 @@ config = stack.config
 weights = StagedWeights(config.model, stack.digest)
 
 plan = judged_plan(request_of_stack(config, stack.lock))
-limits = time_limits(plan)
+limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
+serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
 found = preflight(stack.instance, config, stack.kubeconfig, size)
 
@@ -82,7 +83,7 @@ server = InferenceServer(
         "placement": nodes.placement,
         "engine": config.engine,
         "model_file": stack.model_file,
-        "serving": Serving.of(plan, limits, config.engine, config.nodes),
+        "serving": serving,
         "verifier_image": config.stage.image,
         "verify": config.weights.verify,
     },

@@ -3,7 +3,6 @@
 One Deployment that is recreated, never rolled (a second copy would need GPUs that the first one
 holds), behind a Service with a fixed name. An init container refuses to start unless the directory
 holds exactly the expected weights. The pod mounts them read-only and offline, and knows no token.
-Layouts over several nodes are refused.
 """
 
 from pathlib import Path
@@ -196,15 +195,9 @@ class InferenceServer(pulumi.ComponentResource):
 
 
 def _process(args: InferenceServerArgs) -> EngineProcess:
-    placement, serving = args["placement"], args["serving"]
-    if serving.gpus > placement.gpus_per_node:
-        raise ValueError(
-            f"InferenceServer: a layout of {serving.gpus} GPUs needs several nodes of {placement.gpus_per_node}: "
-            "expected one that fits on a single node"
-        )
     if args["engine"].name is EngineName.VLLM:
-        return vllm.process(args["weights"], serving)
+        return vllm.process(args["weights"], args["serving"])
     file = args.get("model_file")
     if file is None:
         raise ValueError("InferenceServer: llama.cpp needs model_file")
-    return llama_cpp.process(args["weights"], serving, file)
+    return llama_cpp.process(args["weights"], args["serving"], file)

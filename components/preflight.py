@@ -15,9 +15,11 @@ from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts
 from components.labels import labels
 from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
 from components.weight_volume import claim_name, volume_name
+from config.catalogue import find_gpu
 from config.quantity import gigabytes
 from config.stack import StackConfig, Taint, TaintEffect, WeightsKind
 
+_PRODUCT_LABEL = "nvidia.com/gpu.product"
 _DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
 
 
@@ -103,6 +105,7 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
     yield from _untolerated(stack.nodes.taints, node)
     if stack.nodes.names and node.labels.get(HOSTNAME_LABEL) != node.name:
         yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
+    yield from _other_gpu(stack.nodes.gpu, node)
     yield from _lacking(node, GPU_RESOURCE, stack.nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
     if fabric := stack.nodes.fabric:
         yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")
@@ -127,6 +130,12 @@ def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
     same_value = known.value is None or known.value == taint.get("value", "")
     same_effect = known.effect is None or known.effect == taint["effect"]
     return known.key == taint["key"] and same_value and same_effect
+
+
+def _other_gpu(expected: str | None, node: NodeFacts) -> Iterator[str]:
+    actual = node.labels.get(_PRODUCT_LABEL)
+    if expected and actual and not actual.startswith(find_gpu(expected).labels):
+        yield f"has GPUs of the kind {actual}: expected {expected} (heavylift:nodes.gpu)"
 
 
 def _other_driver(expected: str | None, node: NodeFacts) -> Iterator[str]:

@@ -4,9 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from config.stack import Engine, EngineName, Nodes
+import pulumi
+
+from config.stack import Engine, EngineName, Nodes, Verification, Weights
 from planner.plan import Plan
 from planner.time_limits import TimeLimits
+
+HASHED_BYTES_PER_SECOND = 1e9
+"""Reading and hashing weights in parallel from local NVMe; one core of a small machine hashes 1.7e9 by itself."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,18 @@ class Serving:
 
     @classmethod
     def of(cls, plan: Plan, limits: TimeLimits, engine: Engine, nodes: Nodes) -> Self:
-        """The pod of a plan. llama.cpp spreads layers over all GPUs it is given; vLLM takes one for each rank."""
+        """The pod of a plan. llama.cpp spreads layers over all GPUs it is given; vLLM takes one for each rank.
+
+        Raises pulumi.RunError for a layout that needs more than one node.
+        """
+        gpus = nodes.gpus_per_node if engine.name is EngineName.LLAMA_CPP else plan.layout.gpus
+        if gpus > nodes.gpus_per_node and nodes.gpu:
+            raise pulumi.RunError(
+                f"heavylift:engine: the layout takes {gpus} GPUs and a node has {nodes.gpus_per_node}: expected one "
+                "that fits on a single node, since serving over several is not built yet; nothing was created"
+            )
         return cls(
-            gpus=nodes.gpus_per_node if engine.name is EngineName.LLAMA_CPP else plan.layout.gpus,
+            gpus=gpus if nodes.gpu else 0,
             arguments=plan.engine_args,
             environment=dict(plan.engine_env),
             shared_memory_bytes=plan.host.shared_memory_bytes,
@@ -51,3 +65,10 @@ class Serving:
             progress_deadline_seconds=limits.progress_deadline_seconds,
             await_seconds=limits.server_await_seconds,
         )
+
+
+def verification_seconds(weights: Weights, plan: Plan) -> float:
+    """How long the init container reads before the engine starts; next to nothing unless every byte is read."""
+    if weights.verify is Verification.QUICK:
+        return 0.0
+    return (plan.weights_bytes or 0) / HASHED_BYTES_PER_SECOND

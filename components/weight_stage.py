@@ -144,9 +144,10 @@ class WeightStage(pulumi.ComponentResource):
             "security_context": _SECURITY,
             "termination_message_policy": "FallbackToLogsOnError",
         }
+        account = self._args["stage"].service_account
         return {
             "restart_policy": "Never",
-            "automount_service_account_token": False,
+            **({"service_account_name": account} if account else {"automount_service_account_token": False}),
             **self._args["placement"].scheduling(volume.hostname),
             "init_containers": [
                 container
@@ -161,6 +162,7 @@ class WeightStage(pulumi.ComponentResource):
                 | {
                     "name": "stage",
                     "env": [*self._environment(), *self._token_environment()],
+                    **self._secret_environment(),
                     "command": ["python3", "-m", "stager", "stage", *self._arguments()],
                     "volume_mounts": [program, packages, {"name": "weights", "mount_path": WEIGHTS_MOUNT}],
                 }
@@ -198,6 +200,10 @@ class WeightStage(pulumi.ComponentResource):
             return []
         reference = {"name": self._token.metadata["name"], "key": _TOKEN_KEY}
         return [{"name": _TOKEN_KEY, "value_from": {"secret_key_ref": reference}}]
+
+    def _secret_environment(self) -> dict[str, Any]:
+        secret = self._args["stage"].secret
+        return {"env_from": [{"secret_ref": {"name": secret}}]} if secret else {}
 
     def _metadata(self) -> dict[str, Any]:
         return {"namespace": self._args["namespace"], "labels": labels(self._args["instance"], "stage")}

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from config.bandwidth import Bandwidth
+from config.catalogue import NotInCatalogueError, find_gpu
 from config.errors import StackError, sentences
 from config.matching import Matching
 from config.quantity import Quantity
@@ -212,6 +213,12 @@ class Stage(Section):
     """Bandwidth to rely on while staging, such as `10 Gbit/s`; the Job's deadline follows from it."""
     environment: Mapping[str, str] = {}
     """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
+    secret: NodeName | None = None
+    """Name of a Secret in the namespace whose keys become environment of the stager, such as AWS_ACCESS_KEY_ID and
+    AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
+    service_account: NodeName | None = None
+    """Service account of the Job, where a cloud gives it the right to read a mirror; unset: the namespace's own, which
+    may do nothing."""
 
 
 class EngineName(StrEnum):
@@ -319,8 +326,18 @@ class StackConfig(Section):
 
 
 def _contradictions(stack: StackConfig) -> list[str]:
-    """Faults between keys of different objects."""
-    return [*_volume_contradictions(stack), *_engine_contradictions(stack)]
+    """Faults between keys of different objects, and with the catalogue."""
+    return [*_gpu_contradictions(stack), *_volume_contradictions(stack), *_engine_contradictions(stack)]
+
+
+def _gpu_contradictions(stack: StackConfig) -> list[str]:
+    if stack.nodes.gpu is None:
+        return []
+    try:
+        find_gpu(stack.nodes.gpu)
+    except NotInCatalogueError as fault:
+        return [f"heavylift:nodes.gpu: {fault}; another one is a row in config/data/gpus.json"]
+    return []
 
 
 def _volume_contradictions(stack: StackConfig) -> list[str]:

@@ -46,7 +46,7 @@ def api_server(answers: dict[str, Any], status: int = 404) -> Iterator[dict[str,
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = answers.get(self.path)
+            known = answers.get(self.path) if self.headers["Authorization"] == "Bearer sample" else None
             refusal = {"kind": "Status", "message": f"{self.path} is forbidden to nobody"}
             body = known if isinstance(known, bytes) else json.dumps(refusal if known is None else known).encode()
             self.send_response(status if known is None else 200)
@@ -74,7 +74,7 @@ def kubeconfig(port: int) -> dict[str, Any]:
         "current-context": "test",
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "test", "user": {}}],
+        "users": [{"name": "test", "user": {"token": "sample"}}],
     }
 
 

@@ -204,11 +204,6 @@ def test_the_server_lands_where_the_weights_were_staged() -> None:
     assert pod(recording)["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def test_a_layout_that_needs_several_nodes_is_refused() -> None:
-    with pytest.raises(ValueError, match="16 GPUs needs several nodes of 8"):
-        served(plan=serving(gpus=16))
-
-
 def test_llama_cpp_without_a_file_is_refused() -> None:
     with pytest.raises(ValueError, match="needs model_file"):
         served(GEMMA, engine=LLAMA_CPP, plan=serving(gpus=0))

@@ -28,7 +28,11 @@ SECTIONS: dict[str, Any] = {
 STACK = StackConfig.parse(SECTIONS)
 NODE = NodeFacts(
     name="h200-0",
-    labels={"kubernetes.io/hostname": "h200-0", "nvidia.com/cuda.driver-version.full": "580.95.05"},
+    labels={
+        "kubernetes.io/hostname": "h200-0",
+        "nvidia.com/cuda.driver-version.full": "580.95.05",
+        "nvidia.com/gpu.product": "NVIDIA-H200",
+    },
     taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}, {"key": "soft", "effect": "PreferNoSchedule"}],
     allocatable={"nvidia.com/gpu": "8", "rdma/ib": "8"},
 )
@@ -76,7 +80,11 @@ def test_a_node_that_has_all_of_it_has_no_fault() -> None:
             "has driver 580.950.1: expected 580.95 (heavylift:nodes.driver)",
         ),
         (
-            with_labels(kubernetes__io="", **{"kubernetes.io__hostname": "other"}),
+            with_labels(**{"nvidia.com__gpu.product": "NVIDIA-H100-80GB-HBM3"}),
+            "has GPUs of the kind NVIDIA-H100-80GB-HBM3: expected h200 (heavylift:nodes.gpu)",
+        ),
+        (
+            with_labels(**{"kubernetes.io__hostname": "other"}),
             "its label kubernetes.io/hostname is 'other': expected the node's name",
         ),
     ],
@@ -100,7 +108,7 @@ def test_all_faults_of_all_nodes_come_at_once() -> None:
     assert len(node_faults(stack, [broken])) == 4, "cordoned, no GPU, no fabric; and the second node is missing"
 
 
-def test_a_driver_that_no_label_tells_is_not_held_against_the_node() -> None:
+def test_a_driver_or_gpu_that_no_label_tells_is_not_held_against_the_node() -> None:
     assert node_faults(STACK, [replace(NODE, labels={"kubernetes.io/hostname": "h200-0"})]) == []
 
 

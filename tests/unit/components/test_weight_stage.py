@@ -178,6 +178,16 @@ def test_the_token_reaches_the_stager_alone_and_only_as_a_secret(preview: bool) 
     }
 
 
+def test_credentials_of_a_mirror_come_from_a_secret_or_a_service_account_and_reach_the_stager_alone() -> None:
+    stage = Stage(image="i", secret="mirror", service_account="mirror-reader")
+    recording = staged(stage=stage)
+    (installer,) = pod(recording)["initContainers"]
+    assert container(recording)["envFrom"] == [{"secretRef": {"name": "mirror"}}]
+    assert "envFrom" not in installer
+    assert pod(recording)["serviceAccountName"] == "mirror-reader"
+    assert "automountServiceAccountToken" not in pod(recording)
+
+
 def test_without_a_token_there_is_no_secret() -> None:
     assert staged().of_type(":Secret") == []
 

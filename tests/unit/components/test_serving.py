@@ -1,0 +1,69 @@
+"""What the plan settles for the server's pod."""
+
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+import pytest
+
+from components.serving import Serving, verification_seconds
+from config.stack import Engine, Nodes, Verification, Weights, WeightsKind
+from planner.plan import Host, Layout, PerGpu, Plan
+from planner.time_limits import time_limits
+from tests.unit.components.samples import LLAMA_CPP, VLLM
+
+EIGHT = Nodes(gpu="h200", gpus_per_node=8)
+PLAN = Plan(
+    verdict="fits",
+    layout=Layout(tp=4, pp=2),
+    per_gpu=PerGpu(128.6, 71.2, None, None, None),
+    weights_bytes=600 * 10**9,
+    download_seconds=400.0,
+    load_seconds=500.0,
+    engine_args=("--tensor-parallel-size", "4"),
+    engine_env=(("A", "1"),),
+    host=Host(shared_memory_bytes=16, memory_bytes=100, masked_directory="/compat"),
+)
+
+
+def of(plan: Plan = PLAN, engine: Engine = VLLM, nodes: Nodes = EIGHT, **limits: Any) -> Serving:
+    return Serving.of(plan, replace(time_limits(plan), **limits), engine, nodes)
+
+
+def test_vllm_takes_a_gpu_for_each_rank() -> None:
+    assert of().gpus == 8
+    assert of(replace(PLAN, layout=Layout(tp=4))).gpus == 4
+
+
+def test_llama_cpp_takes_all_gpus_it_may() -> None:
+    assert of(replace(PLAN, layout=Layout()), engine=LLAMA_CPP).gpus == 8
+
+
+def test_on_the_processor_no_gpu_is_taken() -> None:
+    assert of(replace(PLAN, layout=Layout()), engine=LLAMA_CPP, nodes=Nodes()).gpus == 0
+
+
+def test_all_that_the_plan_says_of_the_pod_is_passed_on() -> None:
+    serving = of()
+    assert serving.arguments == ("--tensor-parallel-size", "4")
+    assert serving.environment == {"A": "1"}
+    assert (serving.shared_memory_bytes, serving.memory_bytes, serving.masked_directory) == (16, 100, "/compat")
+
+
+def test_each_limit_encloses_the_one_before() -> None:
+    serving = of()
+    startup = serving.startup_period_seconds * serving.startup_failure_threshold
+    assert 3 * 500 <= serving.engine_ready_seconds < startup < serving.progress_deadline_seconds < serving.await_seconds
+
+
+def test_a_layout_over_several_nodes_is_refused_by_its_key() -> None:
+    with pytest.raises(pulumi.RunError, match=r"heavylift:engine: the layout takes 16 GPUs and a node has 8"):
+        of(replace(PLAN, layout=Layout(tp=8, pp=2)))
+
+
+@pytest.mark.parametrize(("verify", "seconds"), [(Verification.QUICK, 0.0), (Verification.FULL, 600.0)])
+def test_reading_every_byte_takes_time_and_the_server_is_given_it(verify: Verification, seconds: float) -> None:
+    weights = Weights(kind=WeightsKind.CLAIM, verify=verify)
+    assert verification_seconds(weights, PLAN) == seconds
+    quick, full = (time_limits(PLAN, verification_seconds=time) for time in (0.0, seconds))
+    assert full.progress_deadline_seconds == quick.progress_deadline_seconds + 3 * seconds
