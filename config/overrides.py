@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-_KEYS = {
+KEYS = {
     "HEAVYLIFT_KUBECONFIG": ("cluster", "kubeconfig"),
     "HEAVYLIFT_KUBE_CONTEXT": ("cluster", "context"),
     "HEAVYLIFT_STAGE_IMAGE": ("stage", "image"),
     "HEAVYLIFT_ENGINE_IMAGE": ("engine", "image"),
     "HF_ENDPOINT": ("stage", "environment", "HF_ENDPOINT"),
 }
+"""The key that each variable stands in for."""
 
 
 def overridden(sections: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -20,7 +21,7 @@ def overridden(sections: Mapping[str, Any], environment: Mapping[str, str]) -> t
     """
     result = deepcopy(dict(sections))
     notes = []
-    for variable, path in _KEYS.items():
+    for variable, path in KEYS.items():
         value = environment.get(variable)
         if value and _replace(result, path, value):
             notes.append(f"{variable} overrides heavylift:{'.'.join(path)}: {value}")

@@ -1,17 +1,21 @@
-"""The editor's schema of a stack file, made from the models: `python -m config.schema` writes docs/stack.schema.json.
+"""The editor's schema of a stack file, made from the models.
 
-Its top level is Pulumi's own stack file: other namespaces and Pulumi's own keys are let through, unknown
-`heavylift:` keys are not.
+`python -m config.schema` writes it to docs/stack.schema.json, and docs/configuration.md beside it. Its top
+level is Pulumi's own stack file: other namespaces and Pulumi's own keys are let through, unknown `heavylift:`
+keys are not.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from config.reference import reference
 from config.stack import StackConfig
 from config.stack_file import HUB_TOKEN, NAMESPACE
 
-SCHEMA_FILE = Path(__file__).resolve().parent.parent / "docs" / "stack.schema.json"
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+SCHEMA_FILE = _DOCS / "stack.schema.json"
+REFERENCE_FILE = _DOCS / "configuration.md"
 
 
 def stack_file_schema() -> dict[str, Any]:
@@ -49,6 +53,6 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    SCHEMA_FILE.parent.mkdir(exist_ok=True)
-    SCHEMA_FILE.write_text(schema_text())
-    print(f"wrote {SCHEMA_FILE}")
+    for file, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference())):
+        file.write_text(text)
+        print(f"wrote {file}")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from config.schema import SCHEMA_FILE, schema_text, stack_file_schema
+from config.reference import reference
+from config.schema import REFERENCE_FILE, SCHEMA_FILE, schema_text, stack_file_schema
 from config.stack_file import read_stack_file
 from tests.program import PROGRAM
 
@@ -34,6 +35,10 @@ def test_every_key_of_a_stack_file_is_one_that_the_editor_completes(path: Path) 
         section = schema["$defs"][keys[name]["$ref"].rsplit("/", 1)[1]]
         assert set(value) <= set(section["properties"])
         assert section["additionalProperties"] is False
+
+
+def test_the_committed_page_of_keys_is_what_the_models_say() -> None:
+    assert REFERENCE_FILE.read_text() == reference(), "run `make schema`"
 
 
 def test_every_key_has_a_description_to_hover_over() -> None:
