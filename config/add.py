@@ -20,6 +20,7 @@ from huggingface_hub import HfApi, HfFileSystem
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafetensorsRepoError
 
 from config.catalogue import DATA, models
+from planner.directory import MODELOPT_FILE, quantization_config
 from planner.gguf import GgufError, read_gguf, shard_of
 from planner.safetensors import Header, header_groups
 
@@ -98,13 +99,13 @@ def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[
     weights = [file.path for file in files if file.path.endswith(".safetensors")]
     if not weights:
         raise AddError(f"{repository} has neither safetensors nor GGUF files among those chosen")
-    with HfFileSystem().open(f"{repository}@{commit}/config.json", "rb") as file:
-        config = json.loads(file.read())
+    config = _json(repository, commit, "config.json")
+    listed = any(file.path == MODELOPT_FILE for file in files)
+    quantization = quantization_config(config, _json(repository, commit, MODELOPT_FILE) if listed else None)
     text = {**config, **config.get("text_config", {})}
     with ThreadPoolExecutor(_CONNECTIONS) as pool:
         headers = list(pool.map(lambda path: _header(repository, commit, path), weights))
     groups = header_groups(headers, int(text["num_hidden_layers"]))
-    quantization = config.get("quantization_config") or text.get("quantization_config")
     checkpoint = {
         "format": str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
         "shards": len(weights),
@@ -114,9 +115,15 @@ def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[
         checkpoint |= {
             "format": str(quantization.get("quant_algo") or quantization.get("quant_method")).lower(),
             "quantization_config": quantization,
-            "quantization_source": "config.json",
+            "quantization_source": MODELOPT_FILE if listed else "config.json",
         }
     return config, checkpoint
+
+
+def _json(repository: str, commit: str, path: str) -> dict[str, Any]:
+    with HfFileSystem().open(f"{repository}@{commit}/{path}", "rb") as file:
+        loaded: dict[str, Any] = json.loads(file.read())
+    return loaded
 
 
 def _header(repository: str, commit: str, path: str) -> Header:

@@ -52,9 +52,9 @@ class Case:
 
     @property
     def kv_heads(self) -> int:
-        """Key and value heads that tensor parallelism can cut."""
+        """Key and value heads that tensor parallelism can cut; 1 where the attention is not known."""
         attention = self.subject.shape.attention
-        return attention.kv_heads if isinstance(attention, GroupedAttention) else self.subject.shape.heads
+        return attention.kv_heads if isinstance(attention, GroupedAttention) else self.subject.shape.heads or 1
 
     @property
     def sparse_scratch_missed(self) -> bool:

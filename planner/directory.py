@@ -6,13 +6,16 @@ Reads headers, never weights. Refuses, with the reason, what it cannot read, and
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from config.catalogue import Checkpoint, Gguf, Model, Serving
 from planner.gguf import GgufError, GgufHeader, read_gguf, shard_of
 from planner.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
+
+MODELOPT_FILE = "hf_quant_config.json"
+"""Where ModelOpt's older checkpoints declare their quantisation."""
 
 
 class DirectoryError(Exception):
@@ -49,10 +52,28 @@ def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
         format=str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
         staged_bytes=staged,
         staged_bytes_source="its files" if headers else "model.safetensors.index.json",
-        quantization_config=config.get("quantization_config") or text.get("quantization_config"),
+        quantization_config=quantization_config(config, _modelopt(directory)),
         tensors=tuple(group.as_fields() for group in groups),
     )
     return _model(name, config, directory / "config.json"), checkpoint
+
+
+def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The quantisation that a checkpoint declares: in `config.json`, within its text model, or in ModelOpt's file."""
+    text = {**config, **config.get("text_config", {})}
+    declared = config.get("quantization_config") or text.get("quantization_config")
+    if declared is None and modelopt is not None:
+        return {"quant_method": "modelopt", **modelopt["quantization"]}
+    return declared
+
+
+def _modelopt(directory: Path) -> dict[str, Any] | None:
+    """What `hf_quant_config.json` says."""
+    path = directory / MODELOPT_FILE
+    if not path.is_file():
+        return None
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
 
 
 def _header(path: Path) -> Header:

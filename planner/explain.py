@@ -15,7 +15,6 @@ from planner.shape import GroupedAttention, LatentAttention
 from planner.subject import Subject, find_subject
 from planner.summary import headline
 
-
 _NOTHING_TO_EXPLAIN = {"value_not_valid", "model_not_in_catalogue", "directory_not_readable"}
 """Problems that come before any arithmetic."""
 

@@ -146,7 +146,9 @@ def _weights_scheme(weights: Mapping[str, Any], stored_as: str) -> Scheme | None
 
 
 def _declares_fp8_cache(config: Mapping[str, Any]) -> bool:
-    scheme = config.get("kv_cache_scheme") or {}
+    scheme = config.get("kv_cache_scheme")
+    if not isinstance(scheme, Mapping):
+        scheme = {}
     return config.get("kv_cache_quant_algo") == "FP8" or (scheme.get("num_bits"), scheme.get("type")) == (8, "float")
 
 

@@ -21,6 +21,10 @@ _SAID_BY = {
     "mamba_d_state": "Mamba layers (mamba_d_state)",
     "ssm_cfg": "Mamba layers (ssm_cfg)",
     "num_kv_shared_layers": "layers that share a KV cache (num_kv_shared_layers)",
+    "attention_k_eq_v": "keys that serve as values (attention_k_eq_v)",
+    "num_global_key_value_heads": "layers with other heads (num_global_key_value_heads)",
+    "sparse_attention_config": "sparse attention (sparse_attention_config)",
+    "block_configs": "layers that differ one by one (block_configs)",
     "index_topk_freq": "an indexer shared between layers (index_topk_freq)",
     "index_topk_pattern": "an indexer shared between layers (index_topk_pattern)",
 }
@@ -138,6 +142,8 @@ class Shape:
     """Layers for multi-token prediction in the checkpoint; an engine loads them for speculative decoding only."""
     derivable: bool
     """Whether the tensors of this model type follow from its configuration."""
+    checked: bool
+    """Whether this model type's attention was compared with the engine; else its fields are taken at their word."""
     unknown: tuple[str, ...]
 
     @property
@@ -150,6 +156,8 @@ def read_shape(config: Config) -> Shape:
     """The shape that a `config.json` describes; a nested text model is found, and its fields go first."""
     text = {**config, **config.get("text_config", {})}
     unknown = [f"its {what}" for field, what in _SAID_BY.items() if text.get(field)]
+    if text.get("index_topk") and not text.get("kv_lora_rank"):
+        unknown.append("its sparse attention without a latent cache (index_topk)")
     missing = [field for field in ("num_hidden_layers", "hidden_size", "vocab_size") if not text.get(field)]
     if missing:
         unknown.append(f"its config.json, which has no {', '.join(missing)}")
@@ -175,6 +183,7 @@ def read_shape(config: Config) -> Shape:
         layer_norms=4 if _model_type(text) in _FOUR_NORMS else 2,
         mtp_layers=_mtp_layers(text),
         derivable=_model_type(text) in _DERIVABLE,
+        checked=_model_type(text) in _DERIVABLE | _PLAIN,
         unknown=tuple(unknown),
     )
 
@@ -186,6 +195,9 @@ _DERIVABLE = {
 """Model types whose tensors `planner.tensors` derives to the byte."""
 
 _HEAD_NORMS = {"qwen3": "head", "qwen3_moe": "head", "qwen3_5_moe_text": "head", "gemma3_text": "head"}
+_PLAIN = {"gpt_oss", "mixtral", "phi3", "qwen2_moe", "qwen3_5_text", "qwen3_vl_moe_text", "qwen3_vl_text"}
+"""Further model types whose attention is what their fields say; their tensors need headers."""
+
 _FOUR_NORMS = {"gemma3_text"}
 _SHARED_GATE = {"qwen2_moe", "qwen3_5_moe_text"}
 _ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"}

@@ -16,6 +16,12 @@ def check_known(case: Case) -> Iterator[Finding]:
     for what in case.subject.unknown:
         fix = "Measure it on the machine itself, or serve a model that the planner knows."
         yield unknown("model_not_known", f"{case.subject.name}: the planner does not know {what}.", fix)
+    if not case.subject.unknown and not case.subject.shape.checked:
+        yield warning(
+            "model_type_not_checked",
+            f"Model type {case.subject.model.config.get('model_type')!r} was never compared with the engine: its cache "
+            "is counted as the fields of its config.json say.",
+        )
     if case.gpu.memory_bytes is None:
         message = (
             f"What torch reports as memory of {case.gpu.title} is in no public log; nvidia-smi shows more than that."

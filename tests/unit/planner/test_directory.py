@@ -12,7 +12,7 @@ from planner.quantization import read_quantization
 from planner.shape import read_shape
 from planner.subject import find_subject
 from planner.tensors import derived_groups
-from tests.unit.planner.asking import codes, plan, texts
+from tests.unit.planner.asking import codes, plan, texts, warning_codes
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
 
 
@@ -44,7 +44,9 @@ def test_a_directory_is_planned(tmp_path: Path) -> None:
 
 def test_an_unknown_model_type_is_planned_from_its_headers_and_not_without_them(tmp_path: Path) -> None:
     config = {**LLAMA, "model_type": "newer"}
-    assert plan(str(write_llama(tmp_path / "with", config)), "l4", gpus_per_node=1).verdict == "fits"
+    planned = plan(str(write_llama(tmp_path / "with", config)), "l4", gpus_per_node=1)
+    assert planned.verdict == "fits"
+    assert "model_type_not_checked" in warning_codes(planned)
     (tmp_path / "without").mkdir()
     (tmp_path / "without" / "config.json").write_text(json.dumps(config))
     planned = plan(str(tmp_path / "without"), "l4", gpus_per_node=1)
@@ -54,7 +56,14 @@ def test_an_unknown_model_type_is_planned_from_its_headers_and_not_without_them(
 
 @pytest.mark.parametrize(
     "field",
-    [{"compress_ratios": [4, 8]}, {"attention_chunk_size": 8192}, {"layer_types": ["full_attention", "conv"]}],
+    [
+        {"compress_ratios": [4, 8]},
+        {"attention_chunk_size": 8192},
+        {"layer_types": ["full_attention", "conv"]},
+        {"index_topk": 2048},
+        {"attn_type_list": [0, 1]},
+        {"num_attention_heads": None},
+    ],
 )
 def test_an_attention_that_is_not_known_is_said(tmp_path: Path, field: dict[str, object]) -> None:
     planned = plan(str(write_llama(tmp_path, {**LLAMA, **field})), "l4", gpus_per_node=1)
@@ -68,6 +77,17 @@ def test_a_quantisation_that_is_not_known_is_said(tmp_path: Path) -> None:
     planned = plan(str(write_llama(tmp_path, config)), "l4", gpus_per_node=1)
     assert planned.verdict == "unknown"
     assert "'aqlm'" in texts(planned)
+
+
+def test_modelopts_own_file_is_read_for_the_quantisation(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    declared = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(declared))
+    subject = find_subject(str(tmp_path))
+    assert subject.quantization.method == "modelopt"
+    assert subject.quantization.kv_cache_fp8
+    assert {group.dtype for group in subject.groups if group.group == "dense_mlp"} == {"nvfp4 g16"}
+    assert "nvfp4_without_fp4" in warning_codes(plan(str(tmp_path), "h100", gpus_per_node=1))
 
 
 def test_the_index_states_the_size_where_the_files_are_not_there(tmp_path: Path) -> None:
