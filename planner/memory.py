@@ -10,6 +10,7 @@ from planner.case import Case
 from planner.kv_cache import Pool, stage_pool
 from planner.overhead import Overhead, Workload, overhead
 from planner.plan import PerGpu, StageMemory
+from planner.quantization import FP8_BLOCK
 from planner.shape import LatentAttention
 from planner.sharding import stage_layers, stage_weights
 
@@ -136,7 +137,8 @@ def _stage(case: Case, ranges: tuple[range, ...], index: int, budget: int, backe
 
 def _workload(case: Case, *, last: bool, first: bool) -> Workload:
     shape, experts = case.subject.shape, case.subject.shape.experts
-    aligned = experts is not None and _has_block_fp8_experts(case) and case.gpu.compute_capability >= (9, 0)
+    block_fp8 = case.subject.expert_scheme is FP8_BLOCK
+    aligned = experts is not None and block_fp8 and case.gpu.compute_capability >= (9, 0)
     return Workload(
         tp=case.layout.tp,
         pp=case.layout.pp,
@@ -153,10 +155,6 @@ def _workload(case: Case, *, last: bool, first: bool) -> Workload:
         batched_tokens=case.batched_tokens,
         sequences=case.sequences,
     )
-
-
-def _has_block_fp8_experts(case: Case) -> bool:
-    return any(group.group == "routed_experts" and group.dtype == "fp8 128x128" for group in case.subject.groups)
 
 
 def sparse_scratch_bytes(batched_tokens: int) -> int:

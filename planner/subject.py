@@ -11,7 +11,7 @@ from pathlib import Path
 
 from config.catalogue import Checkpoint, Model, Serving, find_checkpoint
 from planner.directory import read_directory
-from planner.quantization import FP8, Quantization, read_quantization
+from planner.quantization import FP8, Quantization, Scheme, read_quantization
 from planner.shape import Shape, read_shape
 from planner.tensors import Place, TensorGroup, derived_groups, measured_groups
 
@@ -50,6 +50,29 @@ class Subject:
         if self.checkpoint.staged_bytes is not None:
             return self.checkpoint.staged_bytes
         return sum(group.bytes for group in self.groups) or None
+
+    @property
+    def expert_scheme(self) -> Scheme:
+        """How the routed experts are stored."""
+        experts = self.shape.experts
+        layer = len(experts.dense_layers) if experts else 0
+        return self.quantization.scheme(f"model.layers.{layer}.mlp.experts.0.gate_proj")
+
+    @property
+    def shared_expert_scheme(self) -> Scheme:
+        """How the shared expert is stored."""
+        experts = self.shape.experts
+        layer = len(experts.dense_layers) if experts else 0
+        return self.quantization.scheme(f"model.layers.{layer}.mlp.shared_experts.gate_proj")
+
+    @property
+    def dense_scheme(self) -> Scheme:
+        """How the dense networks are stored."""
+        return self.quantization.scheme("model.layers.0.mlp.gate_proj")
+
+    def is_stored_as(self, scheme: str) -> bool:
+        """Whether some of its weights are stored in a scheme whose name begins so."""
+        return any(found.name.startswith(scheme) for _, found in self.quantization.schemes)
 
     def without_vision(self) -> Subject:
         """The language model alone."""

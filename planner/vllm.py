@@ -15,6 +15,7 @@ from planner.rules.formats import check_formats
 from planner.rules.host import check_disk, check_host, host_memory_bytes, shared_memory_bytes
 from planner.rules.layout import check_layout, every_stage_grows
 from planner.rules.memory import check_known, check_memory
+from planner.rules.widths import check_widths
 from planner.verdict import judge, problems_of, warnings_of
 
 
@@ -23,7 +24,14 @@ def plan_vllm(case: Case) -> Plan:
     request, memory = case.request, _memory(case)
     context = _context(case, memory)
     weights = request.weights_bytes or case.subject.staged_bytes
-    findings = [*check_engine(case), *check_layout(case), *check_formats(case), *check_driver(case), *check_known(case)]
+    findings = [
+        *check_engine(case),
+        *check_layout(case),
+        *check_formats(case),
+        *check_widths(case),
+        *check_driver(case),
+        *check_known(case),
+    ]
     if memory is not None:
         findings += check_memory(case, memory, context)
     if weights is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from config.catalogue import rules
+from planner.finding import Finding, rejected, unknown, warning
 from planner.versions import Version
 
 
@@ -39,3 +41,13 @@ def release_rule(name: str, version: Version) -> ReleaseRule:
     if version <= Version.parse(rule["fails_through"]):
         return ReleaseRule(Standing.FAILS, text)
     return ReleaseRule(Standing.UNDETERMINED, text)
+
+
+def by_release(rule: ReleaseRule, code: str, message: str, accepted: str) -> Iterator[Finding]:
+    """Rejected where the release fails, a warning where it works, unknown between."""
+    if rule.standing is Standing.FAILS:
+        yield rejected(code, message)
+    elif rule.standing is Standing.UNDETERMINED:
+        yield unknown(code, message, "Use a release that is known to work.")
+    elif accepted:
+        yield warning(code, accepted)
