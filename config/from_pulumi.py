@@ -53,20 +53,21 @@ def running_stack() -> RunningStack:
     Raises pulumi.RunError with every fault.
     """
     faults: list[str] = []
-    instance = _collect(faults, _instance)
-    config = _collect(faults, _config)
-    token = _collect(faults, _hub_token)
+    instance = _read(_instance, "", faults)
+    config = _read(_config, None, faults)
+    token = _read(_hub_token, None, faults)
     if config is None:
         raise pulumi.RunError(_message(faults))
-    kubeconfig = _collect(faults, lambda: read_kubeconfig(config.cluster))
-    lock = _collect(faults, lambda: _lock(config))
-    model_file = _collect(faults, lambda: served_file(config.engine, lock.files if lock else config.model.include))
+    kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
+    lock = _read(lambda: _lock(config), None, faults)
+    files = lock.files if lock else config.model.include
+    model_file = _read(lambda: served_file(config.engine, files), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
-        instance=instance or "",
+        instance=instance,
         config=config,
-        kubeconfig=kubeconfig or {},
+        kubeconfig=kubeconfig,
         lock=lock,
         digest=weights_digest(config.model, lock),
         model_file=model_file,
@@ -74,13 +75,13 @@ def running_stack() -> RunningStack:
     )
 
 
-def _collect(faults: list[str], read: Callable[[], T]) -> T | None:
-    """What `read` returns; None when it raises StackError, whose faults are kept."""
+def _read(source: Callable[[], T], otherwise: T, faults: list[str]) -> T:
+    """What `source` returns, or `otherwise` where it raises StackError; its faults are kept."""
     try:
-        return read()
+        return source()
     except StackError as error:
         faults.extend(error.faults)
-        return None
+        return otherwise
 
 
 def _message(faults: list[str]) -> str:
