@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from textwrap import wrap
 
 from planner.bars import Bar, bars
 from planner.plan import Plan
@@ -17,6 +18,8 @@ _COLOURS = {
     "free": "#d9d9d9",
 }
 _WIDTH, _LEFT, _BAR, _ROW, _TOP = 900, 90, 660, 34, 60
+_LINE = 130
+"""Characters of a note that fit in the width."""
 
 
 def picture(request: FitRequest, plan: Plan) -> str:
@@ -26,7 +29,11 @@ def picture(request: FitRequest, plan: Plan) -> str:
     rows = [row for index, bar in enumerate(drawn) for row in _row(bar, _TOP + index * _ROW, _BAR / length)]
     below = _TOP + len(drawn) * _ROW
     lines = _legend(below + 12) if drawn else []
-    notes = [f"{problem.code}: {problem.message}" for problem in plan.problems]
+    notes = [
+        line
+        for problem in plan.problems
+        for line in wrap(f"{problem.code}: {problem.message} {problem.fix}", _LINE, subsequent_indent="    ")
+    ]
     lines += [_text(20, below + 52 + 18 * index, note, 12) for index, note in enumerate(notes)]
     height = below + 60 + 18 * len(notes)
     return "\n".join(

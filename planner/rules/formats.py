@@ -59,7 +59,7 @@ def _attention(case: Case) -> Iterator[Finding]:
         yield rejected(
             "no_attention_backend",
             f"{case.subject.name} has sparse latent attention, for which vLLM has backends on compute capability 9.0 "
-            f"and 10.x only; {capability_of(case.gpu)}. The reason is the attention, whatever the weights are stored in.",
+            f"and 10.x only; {capability_of(case.gpu)}. The reason is the attention, whatever format the weights have.",
         )
 
 
@@ -87,14 +87,14 @@ def _cache(case: Case) -> Iterator[Finding]:
 
 
 def _weights(case: Case) -> Iterator[Finding]:
-    name, capability = case.subject.name, case.gpu.compute_capability
+    name, capability, gpu = case.subject.name, case.gpu.compute_capability, capability_of(case.gpu)
     if case.subject.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
         rule = release_rule("nvfp4_before_10", case.version)
         yield from by_release(
             rule,
             "nvfp4_without_fp4",
-            f"{name} is NVFP4 and {capability_of(case.gpu)}, without FP4 arithmetic. {rule.range_text}.",
-            f"{name} is NVFP4 and {capability_of(case.gpu)}: vLLM runs it weight-only (Marlin). Memory is saved, and no "
+            f"{name} is NVFP4 and {gpu}, without FP4 arithmetic. {rule.range_text}.",
+            f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). Memory is saved, and no "
             "time: there is no FP4 arithmetic before 10.0.",
         )
     if _has_fp8_experts(case) and capability < FP8_CAPABILITY:
@@ -102,17 +102,17 @@ def _weights(case: Case) -> Iterator[Finding]:
         yield from by_release(
             rule,
             "fp8_experts_without_fp8",
-            f"{name} has FP8 experts and {capability_of(case.gpu)}: their kernels need 8.9. {rule.range_text}.",
-            f"{name} has FP8 experts and {capability_of(case.gpu)}: they run weight-only (--moe-backend marlin). Memory "
+            f"{name} has FP8 experts and {gpu}: their kernels need 8.9. {rule.range_text}.",
+            f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). Memory "
             "is saved, and no time.",
         )
     elif case.subject.is_stored_as("fp8") and capability < FP8_CAPABILITY:
         yield warning(
             "fp8_weight_only",
-            f"{name} is FP8 and {capability_of(case.gpu)}: it runs weight-only. Memory is saved, and no time.",
+            f"{name} is FP8 and {gpu}: it runs weight-only. Memory is saved, and no time.",
         )
     if capability < _WEIGHT_ONLY_CAPABILITY:
-        yield rejected("gpu_too_old", f"{capability_of(case.gpu)}: vLLM's kernels begin with 7.5.", "Use a newer GPU.")
+        yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels begin with 7.5.", "Use a newer GPU.")
 
 
 def _has_fp8_experts(case: Case) -> bool:
