@@ -60,8 +60,7 @@ def running_stack() -> RunningStack:
         raise pulumi.RunError(_message(faults))
     kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
     lock = _read(lambda: _lock(config), None, faults)
-    files = lock.files if lock else config.model.include
-    model_file = _read(lambda: served_file(config.engine, files), None, faults)
+    model_file = _read(lambda: served_file(config, lock.files if lock else None), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(

@@ -277,7 +277,7 @@ class Engine(Section):
     expert_offload: bool = False
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit otherwise."""
     model_file: Text | None = None
-    """llama.cpp: the file to serve, or the first of its shards; needed where `model.include` has patterns only."""
+    """llama.cpp: the file to serve, or the first of its shards; unset: as lock, patterns or catalogue name it."""
     cpus: PositiveInt | None = None
     """CPUs that the server asks for."""
     memory: Quantity | None = None
