@@ -203,7 +203,7 @@ class Lab:
             except OSError:
                 continue
             if words == node:
-                return run("nsenter", f"--target={process.name}", "--mount", "--net", "--uts", *command)
+                return run("nsenter", f"--target={process.name}", "--mount", "--net", "--uts", "--pid", *command)
         raise LabError(f"no real node {name!r}: see `python -m lab status`")
 
     def stop(self) -> bool:

@@ -21,14 +21,14 @@ COMMAND_SECONDS = 1200
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".ci", "__pycache__", ".*_cache", ".hypothesis", "lab", "tests")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """What a command printed and how it ended."""
 
     status: int
     output: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"exit status {self.status}\n{self.output}"
 
 

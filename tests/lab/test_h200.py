@@ -52,7 +52,7 @@ def test_the_articles_production_setup_goes_up_in_order_and_stays_as_it_is(
     assert up.status == 0, up
 
     node = kubectl.get("node", "h200-0")
-    assert any(key.startswith("heavylift") for key in node["metadata"]["labels"])
+    assert node["metadata"]["labels"]["pool.heavylift/h200"] == "true"
     [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
     volume = kubectl.get("pv", claim["spec"]["volumeName"])
     assert claim["status"]["phase"] == "Bound"
