@@ -19,7 +19,6 @@ from stager.command_line import parser
 from stager.errors import StagerError, Stopped
 from stager.lock import lock_from_hub, lock_from_manifest, write_lock
 from stager.lockfile import read_lock
-from stager.mirror import mirror
 from stager.progress import Progress
 from stager.prune import prune
 from stager.source import HUB
@@ -80,6 +79,8 @@ def _lock(options: argparse.Namespace, ending: threading.Event) -> None:
 
 
 def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
+    from stager.mirror import mirror  # only here, since boto3 takes long to import
+
     with Progress() as progress:
         mirror(
             read_lock(options.lock),

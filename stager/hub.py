@@ -24,12 +24,26 @@ from huggingface_hub.errors import (
 
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import FULL_COMMIT, Listing, RemoteFile
+from stager.patience import Patience, ask_patiently
 from stager.ranges import TRANSIENT, Address, server_wait
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 ANSWER_SECONDS = 30
 
 Answer = TypeVar("Answer")
+
+
+def listing_from_hub(
+    repository: str,
+    revision: str,
+    *,
+    patience: Patience,
+    say: Callable[[str], None],
+    pause: Callable[[float], None],
+) -> Listing:
+    """All files of `repository` at `revision`, asked for again while the hub fails in passing."""
+    hub = Hub()
+    return ask_patiently(lambda: hub.listing(repository, revision), patience=patience, say=say, pause=pause)
 
 
 class Hub:

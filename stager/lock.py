@@ -15,10 +15,9 @@ from pathlib import Path
 from stager.content_hash import ContentHash
 from stager.ending import pause_until
 from stager.errors import StagerError
-from stager.hub import Hub
 from stager.listing import Listing, RemoteFile, select
 from stager.lockfile import listing_of, render_lock
-from stager.patience import Patience, ask_patiently
+from stager.patience import Patience
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.source import HUB, sources
@@ -34,9 +33,10 @@ def lock_from_hub(
     repository: str, revision: str, include: Sequence[str], progress: Progress, ending: threading.Event
 ) -> Listing:
     """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
+    from stager.hub import listing_from_hub  # only here, since it takes long to import
+
     pause, patience = pause_until(ending), Patience()
-    found = ask_patiently(lambda: Hub().listing(repository, revision), patience=patience, say=progress.say, pause=pause)
-    listing = select(found, include)
+    listing = select(listing_from_hub(repository, revision, patience=patience, say=progress.say, pause=pause), include)
     reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
     supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=patience)
     with ThreadPoolExecutor(max_workers=STREAMS) as pool:

@@ -126,7 +126,7 @@ class _Mirror:
             return None, problem
         checksum = base64.b64encode(bytes.fromhex(content_hash.sha256)).decode()
         answer = self._client.put_object(
-            Bucket=self._bucket, Key=self._key(file.path), Body=bytes(content), ChecksumSHA256=checksum
+            Bucket=self._bucket, Key=self._key(file.path), Body=content, ChecksumSHA256=checksum
         )
         return str(answer["ETag"]), ""
 

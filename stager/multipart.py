@@ -55,7 +55,7 @@ class MultipartUpload:
             **self._object,
             UploadId=self._upload_id,
             PartNumber=part.number,
-            Body=bytes(content),
+            Body=content,
             ChecksumSHA256=checksum,
         )
         self._parts[part.number] = {"PartNumber": part.number, "ETag": answer["ETag"], "ChecksumSHA256": checksum}

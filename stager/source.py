@@ -14,10 +14,8 @@ from typing import Protocol
 from urllib.parse import quote, urlsplit
 
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
-from stager.hub import Hub
 from stager.listing import Listing, RemoteFile
 from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, without_secrets
-from stager.s3 import Bucket
 
 HUB = "hub"
 # One that was kept, and two fresh ones: a signed URL can expire, or be superseded, on its way back here.
@@ -51,16 +49,31 @@ def require_names(names: Sequence[str]) -> None:
 
 def _source(name: str, listing: Listing, reader: RangeReader) -> Source:
     if name == HUB:
-        hub = Hub()
-        return WebSource(hub.name, lambda file: hub.locate(listing, file), reader)
+        return _hub_source(listing, reader)
     kind = urlsplit(name).scheme
-    place = _layout(name, listing)
     if kind == "s3":
-        bucket, key = Bucket(urlsplit(name).netloc), object_key(name, listing)
-        return WebSource(name, lambda file: bucket.locate(file, key(file.path)), reader)
+        return _s3_source(name, listing, reader)
+    place = _layout(name, listing)
     if kind in ("http", "https"):
         return WebSource(without_secrets(name), lambda file: Address(place(quote(file.path))), reader)
     return DirectorySource(name, lambda file: Path(place(file.path).removeprefix("file://")))
+
+
+# The hub's library and boto3 take a quarter of a second to import: only a run that uses one pays for it.
+
+
+def _hub_source(listing: Listing, reader: RangeReader) -> Source:
+    from stager.hub import Hub
+
+    hub = Hub()
+    return WebSource(hub.name, lambda file: hub.locate(listing, file), reader)
+
+
+def _s3_source(name: str, listing: Listing, reader: RangeReader) -> Source:
+    from stager.s3 import Bucket
+
+    bucket, key = Bucket(urlsplit(name).netloc), object_key(name, listing)
+    return WebSource(name, lambda file: bucket.locate(file, key(file.path)), reader)
 
 
 def _layout(name: str, listing: Listing) -> Callable[[str], str]:

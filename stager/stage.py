@@ -13,12 +13,11 @@ from pathlib import Path
 
 from stager.ending import pause_until
 from stager.errors import StagerError
-from stager.hub import Hub
 from stager.lease import LEASE_SECONDS, Lease
 from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
 from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
-from stager.patience import Patience, ask_patiently
+from stager.patience import Patience
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.source import HUB, require_names, sources
@@ -111,14 +110,14 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
 
 def _hub_listing(order: Order, progress: Progress, pause: Callable[[float], None]) -> Listing:
     """The hub's file list; a branch is looked up once for a directory, so that a resumed run stays at its commit."""
+    from stager.hub import listing_from_hub  # only here, since it takes long to import
+
     note = manifest_path(order.directory).with_name("commit")
     revision = order.revision
     if not FULL_COMMIT.fullmatch(revision) and note.is_file():
         noted = note.read_text(encoding="utf-8", errors="replace").strip()
         revision = noted if FULL_COMMIT.fullmatch(noted) else revision
-    listing = ask_patiently(
-        lambda: Hub().listing(order.repository, revision), patience=order.patience, say=progress.say, pause=pause
-    )
+    listing = listing_from_hub(order.repository, revision, patience=order.patience, say=progress.say, pause=pause)
     replace_file(note, listing.commit + "\n")
     return select(Listing(order.repository, order.revision, listing.commit, listing.files), order.include)
 
