@@ -98,7 +98,9 @@ class InferenceServer(pulumi.ComponentResource):
     def _service(self) -> Service:
         return Service(
             f"{self._name}-service",
-            metadata=self._metadata() | {"name": self._args["instance"]},
+            # Awaiting its first endpoint would give up after ten minutes; the Deployment is awaited for as long as it takes.
+            metadata=self._metadata()
+            | {"name": self._args["instance"], "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
                 "selector": self._labels,
                 "ports": [{"name": "http", "port": self._process.port, "target_port": "http"}],

@@ -137,6 +137,11 @@ def test_all_time_limits_are_the_plans() -> None:
     assert recording.only(":Deployment").options["customTimeouts"] == {"create": "2680s", "update": "2680s"}
 
 
+def test_the_service_is_not_given_up_while_the_server_loads() -> None:
+    """Awaited, a Service without an endpoint fails after ten minutes, whatever the server may take."""
+    assert served().only(":Service").inputs["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
 def test_a_loading_server_is_left_alone_by_liveness_and_kept_from_clients_by_readiness() -> None:
     engine = engine_of(served())
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
