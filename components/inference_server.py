@@ -98,7 +98,7 @@ class InferenceServer(pulumi.ComponentResource):
     def _service(self) -> Service:
         return Service(
             f"{self._name}-service",
-            # Awaiting its first endpoint would give up after ten minutes; the Deployment is awaited for as long as it takes.
+            # Pulumi would give up on it after ten minutes without an endpoint; the Deployment is what is awaited.
             metadata=self._metadata()
             | {"name": self._args["instance"], "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
