@@ -189,3 +189,14 @@ def test_a_target_that_is_no_bucket_is_refused(run: Run, lock: Path) -> None:
     assert ended.status == 1
     assert "NoSuchBucket" in ended.message
     assert "Traceback" not in ended.log
+
+
+def test_many_nodes_that_read_the_mirror_ask_the_hub_for_every_byte_once(
+    run: Run, stage: RunStager, hub: HubClient, s3: S3Server, lock: Path, tmp_path: Path
+) -> None:
+    hub.clear_requests()
+    assert run("mirror", lock, TARGET).status == 0
+    for node in ("node-1", "node-2", "node-3"):
+        ended = stage("--lock", lock, "--source", TARGET, directory=tmp_path / node, **s3.environment)
+        assert ended.status == 0, ended.log
+    assert hub.bytes_sent() == 2 * SHARD + len('{"model_type": "lab"}\n') + len("below a folder\n")

@@ -1,0 +1,104 @@
+"""The package as it travels: flat, small, of itself, and quick where there is nothing to do."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.stager.staged_tree import COMMIT
+
+PACKAGE = Path(__file__).parents[3] / "stager"
+TRAVELLING = sorted(path for path in PACKAGE.iterdir() if path.is_file())
+MODULES = [path for path in TRAVELLING if path.suffix == ".py"]
+OURS = {"config", "planner", "components", "policy", "lab", "tests", "bench"}
+CONFIG_MAP_BYTES = 1024 * 1024  # https://kubernetes.io/docs/concepts/configuration/configmap/
+
+
+def imported(module: Path) -> set[str]:
+    """Top-level names of all that a module imports, wherever in it."""
+    tree = ast.walk(ast.parse(module.read_text()))
+    names: set[str] = set()
+    for node in tree:
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def test_it_is_flat_and_fits_a_config_map_many_times() -> None:
+    assert [path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"] == []
+    assert sum(path.stat().st_size for path in TRAVELLING) < CONFIG_MAP_BYTES / 4
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]+", path.name) for path in TRAVELLING), "keys of a ConfigMap"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_imports_nothing_of_ours(module: Path) -> None:
+    assert not imported(module) & OURS
+
+
+def test_the_check_of_the_init_container_needs_the_standard_library_only() -> None:
+    assert imported(PACKAGE / "verify.py") <= set(sys.stdlib_module_names)
+
+
+def test_everything_else_that_is_imported_is_locked_with_its_hash() -> None:
+    needed = set().union(*map(imported, MODULES)) - set(sys.stdlib_module_names) - {"stager"}
+    locked = (PACKAGE / "requirements.txt").read_text()
+    for name in needed:
+        assert re.search(rf"^{name.replace('_', '-')}==\S+.*\\\n    --hash=sha256:", locked, re.M), name
+    assert "://" not in locked
+
+
+def test_a_run_that_finds_its_work_done_imports_no_client() -> None:
+    slow = ("huggingface_hub", "httpx2", "boto3", "botocore")
+    code = f"import stager.__main__, sys; print([name for name in {slow!r} if name in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def large_tree(tmp_path: Path) -> Path:
+    """600 GB in 64 files, as far as the quick check can tell: sparse files, since it does not read large ones."""
+    names = [f"model-{number:05d}-of-000064.safetensors" for number in range(1, 65)]
+    size = 600_000_000_000 // 64
+    files = []
+    for name in names:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+        mtime_ns = (tmp_path / name).stat().st_mtime_ns
+        files.append({"path": name, "size": size, "sha256": "0" * 64, "mtime_ns": mtime_ns})
+    manifest = {
+        "version": 1,
+        "repository": "acme/large",
+        "revision": COMMIT,
+        "commit": COMMIT,
+        "files": files,
+        "total_bytes": 64 * size,
+        "source": "hub",
+        "completed_at": "2999-01-01T00:00:00+00:00",
+    }
+    (tmp_path / ".heavylift").mkdir()
+    (tmp_path / ".heavylift/manifest.json").write_text(json.dumps(manifest))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stager/verify.py"],
+        ["-m", "stager", "stage", "--repository", "acme/large", "--revision", COMMIT, "--directory"],
+    ],
+    ids=["verify", "stage again"],
+)
+def test_600_gb_in_64_files_are_checked_within_two_seconds(large_tree: Path, arguments: list[str]) -> None:
+    began = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, *arguments, large_tree], cwd=PACKAGE.parent, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert time.monotonic() - began < 2
