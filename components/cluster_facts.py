@@ -14,6 +14,7 @@ from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
 from config.quantity import quantity_bytes
+from config.stack import WeightsKind
 
 _TIMEOUT_SECONDS = (5, 30)
 """To connect, and to answer."""
@@ -56,18 +57,20 @@ class ClusterFacts:
     namespace_labels: Mapping[str, str] | None = None
     """Labels of the stack's namespace; None: there is no such namespace."""
     claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """Claims of the stack's namespace, by name."""
+    """Claims of the stack's namespace, by name; read for weights of kind `claim` alone."""
     disks: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """PersistentVolumes with a local path, by name."""
+    """PersistentVolumes with a local path, by name; read for weights of kind `local` alone."""
+    storage_classes: Mapping[str, bool] = field(default_factory=dict)
+    """Storage classes, and whether each is a default; read for weights of kind `claim` alone."""
 
 
-def read_cluster(kubeconfig: Mapping[str, Any], namespace: str) -> ClusterFacts:
-    """The facts of the cluster behind a kubeconfig.
+def read_cluster(kubeconfig: Mapping[str, Any], namespace: str, kind: WeightsKind) -> ClusterFacts:
+    """The facts of the cluster behind a kubeconfig that matter to a namespace and its kind of weights.
 
     Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
     """
     try:
-        return _facts(_connection(kubeconfig), namespace)
+        return _facts(_connection(kubeconfig), namespace, kind)
     except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
         raise ClusterUnreachable(" ".join(str(fault).split())) from None
     except (ValueError, KeyError):
@@ -81,17 +84,21 @@ def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
     return ApiClient(settings)
 
 
-def _facts(api: ApiClient, namespace: str) -> ClusterFacts:
-    nodes = _read(api, "/api/v1/nodes")["items"]
-    claims = _read(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
-    disks = _read(api, "/api/v1/persistentvolumes")["items"]
+def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
     own = _answer(api, f"/api/v1/namespaces/{namespace}")
+    claims, disks, classes = [], [], []
+    if kind is WeightsKind.LOCAL:
+        disks = _read(api, "/api/v1/persistentvolumes")["items"]
+    if kind is WeightsKind.CLAIM:
+        claims = _read(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
+        classes = _read(api, "/apis/storage.k8s.io/v1/storageclasses")["items"]
     return ClusterFacts(
         identifier=_read(api, "/api/v1/namespaces/kube-system")["metadata"]["uid"],
-        nodes=[_node(node) for node in nodes],
+        nodes=[_node(node) for node in _read(api, "/api/v1/nodes")["items"]],
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims={claim["metadata"]["name"]: _claim(claim["spec"]) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
+        storage_classes={each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes},
     )
 
 
@@ -139,6 +146,10 @@ def _not_ready(conditions: Sequence[Mapping[str, str]]) -> str | None:
 def _claim(spec: dict[str, Any]) -> VolumeFacts:
     size = quantity_bytes(spec["resources"]["requests"]["storage"])
     return VolumeFacts(size_bytes=size, storage_class=spec.get("storageClassName"))
+
+
+def _is_default(metadata: dict[str, Any]) -> bool:
+    return (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
 
 
 def _disk(spec: dict[str, Any]) -> VolumeFacts:

@@ -43,7 +43,7 @@ def preflight(instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], 
     Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
     """
     try:
-        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace)
+        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace, stack.weights.kind)
     except ClusterUnreachable as reason:
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
         if not pulumi.runtime.is_dry_run():
@@ -145,18 +145,28 @@ def _other_driver(expected: str | None, node: NodeFacts) -> Iterator[str]:
 
 
 def volume_faults(instance: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
-    """What is wrong with volumes that are already there under this stack's names, one line each."""
-    if stack.weights.kind is WeightsKind.CLAIM:
-        existing = {f"claim {claim_name(instance)}": facts.claims.get(claim_name(instance))}
-    else:
-        disks = [volume_name(stack.cluster.namespace, instance, node) for node in stack.nodes.names]
-        existing = {f"volume {disk}": facts.disks.get(disk) for disk in disks}
-    return [
-        f"{name}: {fault}"
-        for name, volume in existing.items()
-        if volume is not None
-        for fault in _volume_faults(stack, volume, needed)
-    ]
+    """What is wrong with volumes that are already there under this stack's names, or cannot be made, one line each."""
+    match stack.weights.kind:
+        case WeightsKind.CLAIM:
+            claim = claim_name(instance)
+            if claim not in facts.claims:
+                return _storage_class_faults(stack.weights.storage_class, facts.storage_classes)
+            existing = {f"claim {claim}": facts.claims[claim]}
+        case WeightsKind.LOCAL:
+            disks = [volume_name(stack.cluster.namespace, instance, node) for node in stack.nodes.names]
+            existing = {f"volume {disk}": facts.disks[disk] for disk in disks if disk in facts.disks}
+        case WeightsKind.HOST_PATH:
+            existing = {}
+    return [f"{name}: {fault}" for name, volume in existing.items() for fault in _volume_faults(stack, volume, needed)]
+
+
+def _storage_class_faults(wanted: str | None, known: Mapping[str, bool]) -> list[str]:
+    names = ", ".join(sorted(known)) or "none"
+    if wanted is not None and wanted not in known:
+        return [f"heavylift:weights.storage_class: '{wanted}' does not exist: expected one of {names}"]
+    if wanted is None and not any(known.values()):
+        return [f"heavylift:weights.storage_class: is missing: the cluster has no default; expected one of {names}"]
+    return []
 
 
 def _volume_faults(stack: StackConfig, volume: VolumeFacts, needed: int | None) -> Iterator[str]:

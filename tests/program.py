@@ -31,6 +31,10 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
             NodeFacts(name, labels={HOSTNAME_LABEL: name}, allocatable=allocatable)
             for name in nodes.names or ["only-node"]
         ],
+        storage_classes={
+            "standard": True,
+            **({stack.weights.storage_class: False} if stack.weights.storage_class else {}),
+        },
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts, read_cluster
+from config.stack import WeightsKind
 
 NODE = {
     "metadata": {"name": "h200-0", "labels": {"kubernetes.io/hostname": "h200-0"}},
@@ -31,12 +32,17 @@ DISKS = [
     {"metadata": {"name": "local"}, "spec": {"capacity": {"storage": "1Ti"}, "local": {"path": "/mnt/nvme"}}},
     {"metadata": {"name": "ebs"}, "spec": {"capacity": {"storage": "1Ti"}, "csi": {}}},
 ]
+CLASSES = [
+    {"metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}},
+    {"metadata": {"name": "io2"}},
+]
 ANSWERS: dict[str, Any] = {
     "/api/v1/namespaces/kube-system": {"metadata": {"uid": "1234"}},
     "/api/v1/namespaces/serving": {"metadata": {"labels": {"team": "a"}}},
     "/api/v1/nodes": {"items": [NODE]},
     "/api/v1/namespaces/serving/persistentvolumeclaims": {"items": [CLAIM]},
     "/api/v1/persistentvolumes": {"items": DISKS},
+    "/apis/storage.k8s.io/v1/storageclasses": {"items": CLASSES},
 }
 
 
@@ -80,7 +86,7 @@ def kubeconfig(port: int) -> dict[str, Any]:
 
 def test_all_that_matters_of_a_cluster_is_read() -> None:
     with api_server(ANSWERS) as config:
-        facts = read_cluster(config, "serving")
+        facts = read_cluster(config, "serving", WeightsKind.CLAIM)
     assert facts == ClusterFacts(
         identifier="1234",
         nodes=[
@@ -95,34 +101,41 @@ def test_all_that_matters_of_a_cluster_is_read() -> None:
         ],
         namespace_labels={"team": "a"},
         claims={"h200-weights": VolumeFacts(5 * 2**30, storage_class="gp3")},
-        disks={"local": VolumeFacts(2**40, path="/mnt/nvme")},
+        storage_classes={"gp3": True, "io2": False},
     )
+
+
+def test_local_disks_are_read_where_weights_lie_on_them() -> None:
+    with api_server(ANSWERS) as config:
+        facts = read_cluster(config, "serving", WeightsKind.LOCAL)
+    assert facts.disks == {"local": VolumeFacts(2**40, path="/mnt/nvme")}
+    assert (facts.claims, facts.storage_classes) == ({}, {})
 
 
 def test_a_namespace_that_is_missing_is_no_fault() -> None:
     answers = {path: answer for path, answer in ANSWERS.items() if path != "/api/v1/namespaces/serving"}
     with api_server(answers) as config:
-        assert read_cluster(config, "serving").namespace_labels is None
+        assert read_cluster(config, "serving", WeightsKind.HOST_PATH).namespace_labels is None
 
 
 def test_a_refusal_is_said_with_the_servers_own_words() -> None:
     with api_server({}, status=403) as config, pytest.raises(ClusterUnreachable) as caught:
-        read_cluster(config, "serving")
-    assert str(caught.value) == "status 403, /api/v1/nodes is forbidden to nobody"
+        read_cluster(config, "serving", WeightsKind.HOST_PATH)
+    assert str(caught.value) == "status 403, /api/v1/namespaces/serving is forbidden to nobody"
 
 
 def test_something_that_is_no_api_server_is_said_to_be_none() -> None:
     with (
-        api_server({"/api/v1/nodes": b"<html>login</html>"}) as config,
+        api_server({"/api/v1/namespaces/serving": b"<html>login</html>"}) as config,
         pytest.raises(ClusterUnreachable, match="not that"),
     ):
-        read_cluster(config, "serving")
+        read_cluster(config, "serving", WeightsKind.HOST_PATH)
 
 
 def test_a_cluster_that_does_not_answer_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ClusterUnreachable) as caught:
-        read_cluster(kubeconfig(port), "serving")
+        read_cluster(kubeconfig(port), "serving", WeightsKind.HOST_PATH)
     assert "\n" not in str(caught.value)
     assert "Connection refused" in str(caught.value)

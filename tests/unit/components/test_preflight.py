@@ -172,6 +172,24 @@ def test_a_claim_of_another_storage_class_is_refused() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "known", "faults"),
+    [
+        ("gp3", {"gp3": False}, []),
+        (None, {"gp3": True}, []),
+        ("gp4", {"io2": False, "gp3": True}, ["'gp4' does not exist: expected one of gp3, io2"]),
+        (None, {"gp3": False}, ["is missing: the cluster has no default; expected one of gp3"]),
+        (None, {}, ["is missing: the cluster has no default; expected one of none"]),
+    ],
+)
+def test_a_claim_that_no_storage_class_would_fill_is_refused(
+    wanted: str | None, known: dict[str, bool], faults: list[str]
+) -> None:
+    stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": wanted}})
+    facts = ClusterFacts(identifier="x", storage_classes=known)
+    assert volume_faults("h200", stack, facts, 1) == [f"heavylift:weights.storage_class: {fault}" for fault in faults]
+
+
 def test_volumes_of_other_names_do_not_matter() -> None:
     facts = ClusterFacts(identifier="x", disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
     assert volume_faults("h200", STACK, facts, 1165 * GIB) == []
