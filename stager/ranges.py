@@ -12,6 +12,7 @@ import datetime
 import email.utils
 import os
 import re
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from stager.errors import SourceRefusal, SourceTrouble
 from stager.listing import RemoteFile
 
 CHUNK_BYTES = 1024 * 1024
+# Pieces grow while they come quickly, so that whoever reads hears of a slow connection soon.
+FIRST_PIECE_BYTES = 32 * 1024
+SLOW_SECONDS = 0.5
 CONNECT_SECONDS = 10
 MAX_REDIRECTS = 5
 PAGE_BYTES = 2048
@@ -123,14 +127,17 @@ class RangeReader:
         return self._direct if proxy is None or urllib.request.proxy_bypass(parts.hostname or "") else proxy
 
     def _body(self, response: urllib3.BaseHTTPResponse, file: RemoteFile, expected: int) -> Iterator[bytes]:
-        left = expected
+        left, piece = expected, FIRST_PIECE_BYTES
         while left:
+            began = time.monotonic()
             try:
-                chunk = response.read(min(CHUNK_BYTES, left))
+                chunk = response.read(min(piece, left))
             except (HTTPError, OSError) as error:
                 raise SourceTrouble(f"{file.path}: {self._cause(error)}, {left:,} bytes before the end") from None
             if not chunk:
                 raise SourceTrouble(f"{file.path}: the answer ended {left:,} bytes too early")
+            took = time.monotonic() - began
+            piece = min(2 * piece, CHUNK_BYTES) if took < SLOW_SECONDS else FIRST_PIECE_BYTES
             left -= len(chunk)
             yield chunk
 

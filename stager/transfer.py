@@ -3,12 +3,14 @@
 A stream takes a file of its own as long as there are any, so that its bytes are in order and hashed from memory; when
 fewer files than streams are left, several share one. Memory is bounded by the streams, never by the sizes: each
 holds a piece of 1 MiB. A file whose hash is wrong is fetched again, alone, from the next source; then it is reported
-and the others go on. A fault of the volume, a lost lease or a signal ends all streams.
+and the others go on. A connection that crawls beside the others is replaced. A fault of the volume, a lost lease or a
+signal ends all streams.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -23,6 +25,10 @@ from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 3.0
+LAP_SECONDS = 10.0
+STRAGGLER_RATIO = 20
+# Less than this may have lain ready in the socket, and says nothing about a connection's speed.
+RATED_BYTES = BLOCK_BYTES // 2
 
 
 class State(Enum):
@@ -96,6 +102,7 @@ class Transfer:
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._failures: dict[str, str] = {}
+        self._best_rate = 0.0
         progress.total = listing.total_bytes
 
     @property
@@ -189,13 +196,8 @@ class Transfer:
 
     def _fetch(self, job: Job, start: int, end: int) -> None:
         try:
-            for chunk in self._supply.read(job.file, start, end, skip=job.attempts):
-                self._check()
-                if job.state is State.FAILED:
-                    break
-                job.part.write(start, chunk)
-                start += len(chunk)
-                self._progress.add_fetched(len(chunk))
+            while start < end and job.state is not State.FAILED:
+                start = self._fetch_until_slow(job, start, end)
         except Unobtainable as reason:
             self._fail(job, str(reason))
         with self._changed:
@@ -204,6 +206,28 @@ class Transfer:
             self._changed.notify_all()
         if last:
             self._finish(job)
+
+    def _fetch_until_slow(self, job: Job, start: int, end: int) -> int:
+        """Fetch from `start` over one connection; returns how far it came: to `end`, or to where it was given up."""
+        began, position = time.monotonic(), start
+        for chunk in self._supply.read(job.file, start, end, skip=job.attempts):
+            self._check()
+            if job.state is State.FAILED:
+                break
+            job.part.write(position, chunk)
+            position += len(chunk)
+            self._progress.add_fetched(len(chunk))
+            seconds = time.monotonic() - began
+            if seconds > LAP_SECONDS and self._is_straggler((position - start) / seconds):
+                self._progress.say(f"{job.file.path}: {(position - start) / seconds / 1e3:,.0f} kB/s; connecting anew")
+                break
+        if position - start >= RATED_BYTES:
+            self._best_rate = max(self._best_rate, (position - start) / (time.monotonic() - began))
+        return position
+
+    def _is_straggler(self, bytes_per_second: float) -> bool:
+        """Whether a connection is far slower than the best one so far; one of them can hold up the whole run."""
+        return bytes_per_second < self._best_rate / STRAGGLER_RATIO
 
     def _finish(self, job: Job) -> None:
         """All bytes of the file are written and hashed, or it failed; no other stream is at it."""

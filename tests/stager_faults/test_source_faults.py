@@ -136,3 +136,12 @@ def test_a_web_page_instead_of_the_file_list_is_survived_and_said(stage: RunStag
     ended = stage()
     assert ended.status == 0, ended.log
     assert "the answer is not a model hub's" in ended.log
+
+
+def test_a_connection_that_crawls_beside_the_others_is_replaced(stage: RunStager, hub: HubClient) -> None:
+    hub.fault("slow", path=STORAGE, bytes_per_second=20_000, count=1)
+    began = time.monotonic()
+    ended = stage()
+    assert ended.status == 0, ended.log
+    assert "connecting anew" in ended.log
+    assert time.monotonic() - began < 40, "the file alone would take half an hour"
