@@ -75,18 +75,26 @@ class Target:
         found: dict[str, Any] = json.loads(run(program, *options, *words, text=text))
         return found
 
-    def ask(self, endpoint: str) -> dict[str, Any]:
-        """The answer of `/v1/chat/completions` through the Service, by way of the API server."""
+    def ask(self, endpoint: str, question: str, tokens: int = 32) -> str:
+        """The answer of `/v1/chat/completions` through the Service, by way of the API server.
+
+        A Service learns of its pod a moment after Pulumi does, so that a refusal is taken for final after 20 s only.
+        """
         name, namespace, _ = endpoint.removeprefix("http://").split(".", 2)
         port = endpoint.rsplit(":", 1)[1].split("/")[0]
         path = f"/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy/v1/chat/completions"
-        question = {
-            "messages": [{"role": "user", "content": QUESTION}],
-            "max_tokens": 32,
-            "seed": 1,
-            "temperature": 0.7,
-        }
-        return self.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(question))
+        message = {"role": "user", "content": question}
+        body = json.dumps({"messages": [message], "max_tokens": tokens, "seed": 1, "temperature": 0.7})
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                answer = self.kubectl("create", "--raw", path, "-f", "-", text=body)
+            except LabError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+            else:
+                return str(answer["choices"][0]["message"]["content"]).strip()
 
 
 @dataclass
@@ -143,11 +151,11 @@ def demonstrate(context: str | None) -> None:
     outputs = project.outputs()
     _, namespace, _ = outputs["endpoint"].removeprefix("http://").split(".", 2)
     watch.steps |= inner_steps(target, namespace)
-    answer = watch.time("ask the model", lambda: target.ask(outputs["endpoint"]))
+    answer = watch.time("ask the model", lambda: target.ask(outputs["endpoint"], QUESTION))
     print(f"\n{outputs['model']} at {outputs['endpoint']}")
     print("(a base model of 270 million parameters: it continues a text, and knows little)\n")
     print(f"  question  {QUESTION}")
-    print(f"  answer    {answer['choices'][0]['message']['content'].strip()}\n")
+    print(f"  answer    {answer}\n")
     print(watch.report())
     print("\nIt goes on serving. To end it: make demo-down" + (f" CONTEXT={context}" if context else ""))
 

@@ -1,6 +1,9 @@
 """The checkout's lab, taken up for these tests where it is not up, and then taken down after them."""
 
+import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from lab import engine
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.simulated import SimulatedNodes
-from lab.site import CHECKOUT, Site
+from lab.site import CHECKOUT, Site, directory_of, load
 from tests.lab.kubectl import Kubectl
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -96,3 +99,18 @@ def gate(tmp_path: Path, environment: dict[str, str]) -> Iterator[Project]:
     removed = project.destroy(GATE_COMMAND="true")
     assert removed.status == 0, removed
     project.pulumi("stack", "rm", "--yes", "--force", "test")
+
+
+@pytest.fixture
+def second_checkout(tmp_path: Path) -> Iterator[Path]:
+    """Another clone of what is in the working tree, with this one's virtual environment."""
+    checkout = tmp_path / "clone"
+    unwanted = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(CHECKOUT, checkout, ignore=unwanted)
+    (checkout / ".venv").symlink_to(Path(sys.prefix))
+    yield checkout
+    site = load(directory_of(checkout))
+    if site:
+        site.stop()
+        time.sleep(1)
+    shutil.rmtree(directory_of(checkout), ignore_errors=True)

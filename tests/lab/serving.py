@@ -1,10 +1,10 @@
 """What the tests of a served model share: the stack `dev` on the real node, hubs on the host, and questions."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.demo import Target
 from lab.images import MODEL_FILE
 from lab.lifecycle import Lab
 from lab.project import Project
@@ -14,6 +14,8 @@ from tests.lab.kubectl import Kubectl
 WEIGHTS = "/var/lib/heavylift/weights"
 FIRST, SECOND = "1" * 40, "2" * 40
 TOKEN = "hf_labtoken"
+FILLER = "filler.safetensors"
+FILLER_BYTES = 2 * 1024**3
 
 
 def own_hub(site: Site) -> dict[str, Any]:
@@ -21,6 +23,7 @@ def own_hub(site: Site) -> dict[str, Any]:
     model = {"disk": str(site.directory / MODEL_FILE)}
     first = {MODEL_FILE: model, "README.md": {"text": "the first revision\n"}, "config.json": {"text": "{}\n"}}
     second = {**first, "README.md": {"text": "the second revision\n"}}
+    filler = {"generate": {"seed": 1, "size": FILLER_BYTES}}
     return {
         "repositories": {
             "acme/model": {
@@ -29,15 +32,16 @@ def own_hub(site: Site) -> dict[str, Any]:
                     {"commit": SECOND, "files": second},
                 ]
             },
+            "acme/large": {"revisions": [{"commit": FIRST, "branches": ["main"], "files": {**first, FILLER: filler}}]},
             "acme/gated": {"gated": True, "revisions": [{"commit": FIRST, "branches": ["main"], "files": first}]},
         },
         "tokens": [{"token": TOKEN, "user": "reader", "gated": ["acme/gated"]}],
     }
 
 
-def pinned(repository: str, revision: str) -> dict[str, Any]:
-    """The `heavylift:model` of a test: the real model and a small file beside it, at that commit."""
-    include = [MODEL_FILE, "README.md"]
+def pinned(repository: str, revision: str, *more: str) -> dict[str, Any]:
+    """The `heavylift:model` of a test: the real model, a small file beside it and `more`, at that commit."""
+    include = [MODEL_FILE, "README.md", *more]
     return {"repository": repository, "revision": revision, "allow_unpinned": False, "include": include}
 
 
@@ -70,12 +74,10 @@ class Served:
         [digest] = self.digests()
         return self.lab.on_node("real-0", "sh", "-c", f"cd {self.root}/{digest} && {script}")
 
-    def ask(self, question: str = "The capital of France is") -> dict[str, Any]:
-        """The answer of a chat completion through the Service, by way of the API server."""
-        path = f"/api/v1/namespaces/{self.namespace}/services/dev:8080/proxy/v1/chat/completions"
-        content = {"messages": [{"role": "user", "content": question}], "max_tokens": 4}
-        answer: dict[str, Any] = json.loads(self.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(content)))
-        return answer
+    def ask(self) -> str:
+        """The answer to a question, through the Service."""
+        target = Target(self.lab.site.kubeconfig, "lab", self.project.directory, self.project.environment)
+        return target.ask(f"http://dev.{self.namespace}.svc:8080/v1", "The capital of France is", tokens=4)
 
     def stage_log(self) -> str:
         """The stager's own words in its newest pod."""

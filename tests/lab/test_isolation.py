@@ -1,12 +1,9 @@
 """A lab leaves nothing behind, stands beside another one, and says what it cannot do."""
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,21 +39,6 @@ def processes_of(directory: Path) -> list[str]:
         if str(directory).encode() in command:
             found.append(command.replace(b"\0", b" ").decode())
     return found
-
-
-@pytest.fixture
-def second_checkout(tmp_path: Path) -> Iterator[Path]:
-    """Another clone of what is in the working tree, with this one's virtual environment."""
-    checkout = tmp_path / "clone"
-    unwanted = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
-    shutil.copytree(CHECKOUT, checkout, ignore=unwanted)
-    (checkout / ".venv").symlink_to(Path(sys.prefix))
-    yield checkout
-    site = load(directory_of(checkout))
-    if site:
-        site.stop()
-        time.sleep(1)
-    shutil.rmtree(directory_of(checkout), ignore_errors=True)
 
 
 def command(checkout: Path, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
