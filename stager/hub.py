@@ -50,7 +50,7 @@ class Hub:
     """The hub that `HF_ENDPOINT` names."""
 
     def __init__(self) -> None:
-        self.endpoint = os.environ.get("HF_ENDPOINT", DEFAULT_ENDPOINT).rstrip("/")
+        self.endpoint = (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
         self.name = f"hub {self.endpoint}"
         self._api = HfApi(endpoint=self.endpoint, library_name="heavylift-stager")
 

@@ -4,6 +4,9 @@ The holder owns the file `lease.<N>` with the highest number N, taken by an atom
 every 10 s. A waiter takes `lease.<N+1>` when the counter has stood still for 60 s of the waiter's own monotonic clock,
 or at once when the holder said that it was done. Numbers only grow, so two waiters can never both take over; a holder
 that was frozen finds a higher number, and writes nothing from 50 s after its last bump until it has looked.
+
+Limit: a holder whose machine stood still together with its clock may write until it looks again, 10 s at most. What
+it changes then has later times than the manifest, so that the check before serving hashes it.
 """
 
 from __future__ import annotations
@@ -26,8 +29,6 @@ from stager.verify import OWN_DIRECTORY
 from stager.volume import FILE_MODE, make_directory, volume_error
 
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-
-
 LEASE_SECONDS = 60.0
 BUMPS_PER_LEASE = 6
 

@@ -35,10 +35,12 @@ def lock_from_hub(
     """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
     from stager.hub import listing_from_hub  # only here, since it takes long to import
 
-    pause, patience = pause_until(ending), Patience()
-    listing = select(listing_from_hub(repository, revision, patience=patience, say=progress.say, pause=pause), include)
+    pause = pause_until(ending)
+    listing = select(
+        listing_from_hub(repository, revision, patience=Patience(), say=progress.say, pause=pause), include
+    )
     reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
-    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=patience)
+    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause)
     with ThreadPoolExecutor(max_workers=STREAMS) as pool:
         files = tuple(pool.map(lambda file: file if file.sha256 else _with_sha256(file, supply), listing.files))
     return dataclasses.replace(listing, files=files)

@@ -14,6 +14,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -54,7 +56,17 @@ def mirror(
     )
     progress.total = listing.total_bytes
     with ThreadPoolExecutor(max_workers=streams) as pool:
-        filling = _Mirror(listing, target, fetch, read_back, pool, streams, progress, ending)
+        filling = _Filling(
+            client=s3_client(connections=2 * streams),
+            bucket=urlsplit(target).netloc,
+            key=object_key(target, listing),
+            sources=fetch,
+            read_back=read_back,
+            pool=pool,
+            streams=streams,
+            progress=progress,
+            ending=ending,
+        )
         try:
             for file in listing.files:
                 filling.bring(file)
@@ -68,78 +80,71 @@ def mirror(
     progress.say(progress.summary(len(listing.files)))
 
 
-class _Mirror:
-    def __init__(
-        self,
-        listing: Listing,
-        target: str,
-        sources: Supply,
-        read_back: Supply,
-        pool: ThreadPoolExecutor,
-        streams: int,
-        progress: Progress,
-        ending: threading.Event,
-    ) -> None:
-        self._bucket = urlsplit(target).netloc
-        self._key = object_key(target, listing)
-        self._sources = sources
-        self._read_back = read_back
-        self._pool = pool
-        self._streams = streams
-        self._progress = progress
-        self._ending = ending
-        self._client = s3_client(connections=2 * streams)
+@dataclass(frozen=True, kw_only=True)
+class _Filling:
+    """One run; `key` gives the key of a path, `pool` has a thread for each of the `streams`."""
+
+    client: Any
+    bucket: str
+    key: Callable[[str], str]
+    sources: Supply
+    read_back: Supply
+    pool: ThreadPoolExecutor
+    streams: int
+    progress: Progress
+    ending: threading.Event
 
     def bring(self, file: RemoteFile) -> None:
         """Make the mirror have `file`, verified; sends nothing when it has."""
         etag = self._etag(file)
         if etag and self._noted(file) == _note(file, etag):
-            self._progress.add_reused(file.size)
+            self.progress.add_reused(file.size)
             return
         if etag and self._hash_in_mirror(file).problem():
-            self._progress.say(f"{file.path}: the mirror's copy is wrong; sending it again")
+            self.progress.say(f"{file.path}: the mirror's copy is wrong; sending it again")
             etag = None
-        if etag is None:
-            etag = self._send(file)
-        self._client.put_object(Bucket=self._bucket, Key=self._note_key(file), Body=_note(file, etag))
-        self._progress.say(f"{file.path}: {file.size:,} bytes, hash is right")
+        elif etag:
+            self.progress.add_reused(file.size)
+        etag = etag or self._send(file)
+        self.client.put_object(Bucket=self.bucket, Key=self._note_key(file), Body=_note(file, etag))
+        self.progress.say(f"{file.path}: {file.size:,} bytes, hash is right")
 
     def _send(self, file: RemoteFile) -> str:
         """Fetch and send `file` until its hash is right, from the next source each time; returns its ETag."""
         problem = ""
-        for skip in range(max(2, len(self._sources.sources))):
+        for skip in range(max(2, len(self.sources.sources))):
             etag, problem = self._send_small(file, skip) if file.size <= PART_BYTES else self._send_parts(file, skip)
             if etag is not None:
                 return etag
-            origin = ", ".join(self._sources.suppliers(file)) or "the mirror"
+            origin = ", ".join(self.sources.suppliers(file)) or "the mirror"
             problem = f"{file.path}: wrong content from {origin}: {problem}"
-            self._progress.say(problem)
-            self._sources.forget_suppliers(file)
-            self._progress.add_fetched(-file.size)
+            self.progress.say(problem)
+            self.sources.forget_suppliers(file)
+            self.progress.add_fetched(-file.size)
         raise StagerError(problem)
 
     def _send_small(self, file: RemoteFile, skip: int) -> tuple[str | None, str]:
-        content = self._fetch(self._sources, file, Range(1, 0, file.size), skip)
+        content = self._fetch(self.sources, file, Range(1, 0, file.size), skip)
         content_hash = ContentHash(file)
         content_hash.update(content)
         if problem := content_hash.problem():
             return None, problem
         checksum = base64.b64encode(bytes.fromhex(content_hash.sha256)).decode()
-        answer = self._client.put_object(
-            Bucket=self._bucket, Key=self._key(file.path), Body=content, ChecksumSHA256=checksum
+        answer = self.client.put_object(
+            Bucket=self.bucket, Key=self.key(file.path), Body=content, ChecksumSHA256=checksum
         )
         return str(answer["ETag"]), ""
 
     def _send_parts(self, file: RemoteFile, skip: int) -> tuple[str | None, str]:
-        upload = MultipartUpload(self._client, self._bucket, self._key(file.path), file)
+        upload = MultipartUpload(self.client, self.bucket, self.key(file.path), file)
 
         def fetch_and_send(part: Range) -> bytearray:
-            content = self._fetch(self._sources, file, part, skip)
+            content = self._fetch(self.sources, file, part, skip)
             upload.send(part, content)
             return content
 
         missing = [part for part in ranges(file) if not upload.has(part)]
-        self._progress.add_reused(file.size - sum(part.end - part.start for part in missing))
+        self.progress.add_reused(file.size - sum(part.end - part.start for part in missing))
         content_hash = ContentHash(file)
         for content in self._in_order(fetch_and_send, missing):
             content_hash.update(content)
@@ -148,14 +153,14 @@ class _Mirror:
             return None, problem
         etag = upload.complete()
         if upload.resumed and (problem := self._hash_in_mirror(file).problem()):
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(file.path))
+            self.client.delete_object(Bucket=self.bucket, Key=self.key(file.path))
             return None, problem
         return etag, ""
 
     def _hash_in_mirror(self, file: RemoteFile) -> ContentHash:
-        self._progress.say(f"{file.path}: reading it back from the mirror to verify it")
+        self.progress.say(f"{file.path}: reading it back from the mirror to verify it")
         content_hash = ContentHash(file)
-        for content in self._in_order(lambda part: self._fetch(self._read_back, file, part), ranges(file)):
+        for content in self._in_order(lambda part: self._fetch(self.read_back, file, part), ranges(file)):
             content_hash.update(content)
         return content_hash
 
@@ -163,8 +168,8 @@ class _Mirror:
         """The results of `work` in the order of `parts`, with as many under way as there are streams."""
         under_way: deque[Future[bytearray]] = deque()
         for part in parts:
-            under_way.append(self._pool.submit(work, part))
-            if len(under_way) == self._streams:
+            under_way.append(self.pool.submit(work, part))
+            if len(under_way) == self.streams:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
@@ -172,16 +177,17 @@ class _Mirror:
     def _fetch(self, supply: Supply, file: RemoteFile, part: Range, skip: int = 0) -> bytearray:
         content = bytearray()
         for chunk in supply.read(file, part.start, part.end, skip=skip):
-            if self._ending.is_set():
+            if self.ending.is_set():
                 raise Stopped(STOPPED)
             content += chunk
-            self._progress.add_fetched(len(chunk))
+            if supply is self.sources:
+                self.progress.add_fetched(len(chunk))
         return content
 
     def _etag(self, file: RemoteFile) -> str | None:
         """The ETag of the object where `file` belongs, if there is one of the right size."""
         try:
-            answer = self._client.head_object(Bucket=self._bucket, Key=self._key(file.path))
+            answer = self.client.head_object(Bucket=self.bucket, Key=self.key(file.path))
         except ClientError as error:
             if error.response["Error"]["Code"] in MISSING:
                 return None
@@ -189,11 +195,11 @@ class _Mirror:
         return str(answer["ETag"]) if answer["ContentLength"] == file.size else None
 
     def _note_key(self, file: RemoteFile) -> str:
-        return self._key(f"{OWN_DIRECTORY}/verified/{file.path}")
+        return self.key(f"{OWN_DIRECTORY}/verified/{file.path}")
 
     def _noted(self, file: RemoteFile) -> bytes | None:
         try:
-            return bytes(self._client.get_object(Bucket=self._bucket, Key=self._note_key(file))["Body"].read())
+            return bytes(self.client.get_object(Bucket=self.bucket, Key=self._note_key(file))["Body"].read())
         except ClientError as error:
             if error.response["Error"]["Code"] in MISSING:
                 return None

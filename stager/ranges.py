@@ -12,16 +12,17 @@ import datetime
 import email.utils
 import os
 import re
+import ssl
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 
-from stager.errors import SourceRefusal, SourceTrouble
+from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import RemoteFile
 
 CHUNK_BYTES = 1024 * 1024
@@ -32,6 +33,8 @@ CONNECT_SECONDS = 10
 MAX_REDIRECTS = 5
 PAGE_BYTES = 2048
 TOLERATED_SKEW_SECONDS = 300
+
+TRUST_ADVICE = "give the certificate authority in SSL_CERT_FILE, or for S3 in AWS_CA_BUNDLE"
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 GONE = frozenset({401, 403, 404, 410})
@@ -67,10 +70,10 @@ class RangeReader:
     def __init__(self, *, streams: int, stall_seconds: float) -> None:
         self._timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, stall_seconds), read=stall_seconds)
         self._stall_seconds = stall_seconds
-        authorities = os.environ.get("AWS_CA_BUNDLE")
-        self._direct = urllib3.PoolManager(maxsize=streams, ca_certs=authorities)
+        trust = _trusted_authorities()
+        self._direct = urllib3.PoolManager(maxsize=streams, ssl_context=trust)
         self._proxies = {
-            scheme: urllib3.ProxyManager(url, maxsize=streams, ca_certs=authorities)
+            scheme: urllib3.ProxyManager(url, maxsize=streams, ssl_context=trust, proxy_headers=_proxy_credentials(url))
             for scheme, url in urllib.request.getproxies().items()
             if scheme in ("http", "https")
         }
@@ -119,6 +122,8 @@ class RangeReader:
                 timeout=self._timeout,
             )
         except (HTTPError, OSError) as error:
+            if isinstance(error.args[0] if error.args else None, ssl.SSLCertVerificationError):
+                raise SourceRefusal(f"{without_secrets(url)}: {error.args[0].verify_message}: {TRUST_ADVICE}") from None
             raise SourceTrouble(f"{without_secrets(url)}: {self._cause(error)}") from None
 
     def _pool(self, url: str) -> urllib3.PoolManager:
@@ -149,6 +154,24 @@ class RangeReader:
         if isinstance(error, ConnectTimeoutError):
             return f"no connection within {self._timeout.connect_timeout:g} s"
         return f"{type(error).__name__}: {_without_addresses(str(error))}"
+
+
+def _trusted_authorities() -> ssl.SSLContext:
+    """The system's certificate authorities, and those that `AWS_CA_BUNDLE` adds for a private S3 server."""
+    context = ssl.create_default_context()
+    if bundle := os.environ.get("AWS_CA_BUNDLE"):
+        try:
+            context.load_verify_locations(bundle)
+        except OSError as error:
+            raise StagerError(f"AWS_CA_BUNDLE {bundle}: {error.strerror or error}") from None
+    return context
+
+
+def _proxy_credentials(url: str) -> Mapping[str, str] | None:
+    parts = urlsplit(url)
+    if not parts.username:
+        return None
+    return urllib3.make_headers(proxy_basic_auth=f"{unquote(parts.username)}:{unquote(parts.password or '')}")
 
 
 def _without_addresses(text: str) -> str:

@@ -7,8 +7,8 @@ unless that is allowed, foreign files in the directory, and everything that the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stager.ending import pause_until
@@ -24,7 +24,7 @@ from stager.source import HUB, require_names, sources
 from stager.supply import Supply
 from stager.transfer import Transfer
 from stager.verify import Manifest, foreign_files, manifest_path, problems, read_manifest
-from stager.volume import make_directory, replace_file, require_space
+from stager.volume import make_directory, replace_file, require_space, volume_error
 
 DEFAULT_STREAMS = 16
 DEFAULT_STALL_SECONDS = 30.0
@@ -43,7 +43,6 @@ class Order:
     allow_unpinned: bool = False
     streams: int = DEFAULT_STREAMS
     stall_seconds: float = DEFAULT_STALL_SECONDS
-    patience: Patience = field(default_factory=Patience)
     lease_seconds: float = LEASE_SECONDS
 
 
@@ -55,18 +54,27 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
     if not _problems(order, locked):
         _say_staged(order, progress)
         return
-    with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
-        found = _problems(order, locked)
-        if not found:
-            _say_staged(order, progress)
-            return
-        if manifest_path(order.directory).exists():
-            progress.say(f"staging again: {'; '.join(found)}")
-            withdraw_manifest(order.directory)
-        pause = pause_until(ending)
-        listing = locked or _hub_listing(order, progress, pause)
-        _refuse_foreign_files(order.directory, listing)
-        _transfer(order, listing, lease, progress, pause, ending)
+    try:
+        with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
+            _stage_alone(order, locked, lease, progress, ending)
+    except OSError as error:
+        raise volume_error(error, Path(error.filename or order.directory)) from None
+
+
+def _stage_alone(
+    order: Order, locked: Listing | None, lease: Lease, progress: Progress, ending: threading.Event
+) -> None:
+    """What only the holder of the lease may do; another stager may have done it while we waited."""
+    found = _problems(order, locked)
+    if not found:
+        _say_staged(order, progress)
+        return
+    if manifest_path(order.directory).exists():
+        progress.say(f"staging again: {'; '.join(found)}")
+        withdraw_manifest(order.directory)
+    listing = locked or _hub_listing(order, progress, ending)
+    _refuse_foreign_files(order.directory, listing)
+    _transfer(order, listing, lease, progress, ending)
 
 
 def _locked_listing(order: Order) -> Listing | None:
@@ -108,18 +116,29 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
     return {file.path: file.sha256 for file in manifest.files}
 
 
-def _hub_listing(order: Order, progress: Progress, pause: Callable[[float], None]) -> Listing:
-    """The hub's file list; a branch is looked up once for a directory, so that a resumed run stays at its commit."""
+def _hub_listing(order: Order, progress: Progress, ending: threading.Event) -> Listing:
+    """The hub's own file list, of which those that the order wants."""
     from stager.hub import listing_from_hub  # only here, since it takes long to import
 
-    note = manifest_path(order.directory).with_name("commit")
-    revision = order.revision
-    if not FULL_COMMIT.fullmatch(revision) and note.is_file():
-        noted = note.read_text(encoding="utf-8", errors="replace").strip()
-        revision = noted if FULL_COMMIT.fullmatch(noted) else revision
-    listing = listing_from_hub(order.repository, revision, patience=order.patience, say=progress.say, pause=pause)
-    replace_file(note, listing.commit + "\n")
-    return select(Listing(order.repository, order.revision, listing.commit, listing.files), order.include)
+    revision = order.revision if FULL_COMMIT.fullmatch(order.revision) else _commit_begun(order) or order.revision
+    found = listing_from_hub(
+        order.repository, revision, patience=Patience(), say=progress.say, pause=pause_until(ending)
+    )
+    replace_file(_commit_note(order), found.commit + "\n")
+    return select(Listing(order.repository, order.revision, found.commit, found.files), order.include)
+
+
+def _commit_note(order: Order) -> Path:
+    return manifest_path(order.directory).with_name("commit")
+
+
+def _commit_begun(order: Order) -> str | None:
+    """The commit at which an earlier run began; a branch that moved meanwhile must not mix two."""
+    try:
+        noted = _commit_note(order).read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    return noted if FULL_COMMIT.fullmatch(noted) else None
 
 
 def _refuse_foreign_files(directory: Path, listing: Listing) -> None:
@@ -133,19 +152,13 @@ def _refuse_foreign_files(directory: Path, listing: Listing) -> None:
         )
 
 
-def _transfer(
-    order: Order,
-    listing: Listing,
-    lease: Lease,
-    progress: Progress,
-    pause: Callable[[float], None],
-    ending: threading.Event,
-) -> None:
+def _transfer(order: Order, listing: Listing, lease: Lease, progress: Progress, ending: threading.Event) -> None:
+    """Fetch and verify what the volume has not yet, and mark the directory as complete."""
     progress.say(
         f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
     )
     reader = RangeReader(streams=order.streams, stall_seconds=order.stall_seconds)
-    supply = Supply(sources(order.sources, listing, reader), say=progress.say, pause=pause, patience=order.patience)
+    supply = Supply(sources(order.sources, listing, reader), say=progress.say, pause=pause_until(ending))
     transfer = Transfer(
         order.directory,
         listing,

@@ -34,12 +34,11 @@ class Supply:
         *,
         say: Callable[[str], None],
         pause: Callable[[float], None],
-        patience: Patience | None = None,
     ) -> None:
         self.sources = list(sources)
         self._say = say
         self._pause = pause
-        self._patience = patience or Patience()
+        self._patience = Patience()
         self._lock = threading.Lock()
         self._refusals: dict[str, dict[str, str]] = defaultdict(dict)
         self._closed_until: dict[str, float] = {}

@@ -3,11 +3,13 @@
 import functools
 import http.server
 import shutil
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from lab.hub.client import HubClient
 from stager.verify import problems
@@ -55,6 +57,21 @@ def web(share: Path) -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def private_web(share: Path, tmp_path: Path) -> Iterator[str]:
+    """The web server with TLS, by an authority that nobody knows and whose certificate is in `tmp_path/ca.pem`."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    handler = functools.partial(NoRanges, directory=str(share))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"https://localhost:{server.server_port}"
         server.shutdown()
 
 
@@ -148,3 +165,15 @@ def test_a_proxy_of_the_environment_is_used(stage: RunStager, lock: Path, web: s
     options = ["--lock", lock, "--source", "http://files.invalid", "--include", "*.json"]
     ended = stage(*options, http_proxy=web)
     assert ended.status == 0, ended.log
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "AWS_CA_BUNDLE"])
+def test_a_private_authority_is_trusted_where_it_is_given(
+    stage: RunStager, lock: Path, private_web: str, tmp_path: Path, variable: str
+) -> None:
+    options = ["--lock", lock, "--source", private_web, "--include", "*.json"]
+    refused = stage(*options)
+    assert refused.status == 1
+    assert "unable to get local issuer certificate: give the certificate authority in SSL_CERT_FILE" in refused.message
+    trusting = stage(*options, **{variable: str(tmp_path / "ca.pem")})
+    assert trusting.status == 0, trusting.log

@@ -85,10 +85,10 @@ def test_too_little_room_is_refused_before_the_first_byte(volume: Volume, hub: H
 def test_a_volume_that_fills_up_half_way_ends_the_run_cleanly_and_is_resumed_with_room(
     volume: Volume, hub: HubClient, tmp_path: Path
 ) -> None:
-    hub.fault("slow", path="/storage/*", bytes_per_second=40e6)
+    hub.fault("slow", path="/storage/*", bytes_per_second=8e6)
     script = """
     eval "$STAGE" & stager=$!
-    until [ -n "$(find $VOLUME -name '*.part' -size +36M)" ]; do sleep 0.05; done
+    until [ -n "$(find $VOLUME -name '*.part' -size +33M)" ]; do sleep 0.05; done
     head -c 1G /dev/zero > $VOLUME/somebody-else 2>/dev/null
     wait $stager; echo "first: $?"
     cp $MESSAGE $KEEP.message
@@ -96,7 +96,7 @@ def test_a_volume_that_fills_up_half_way_ends_the_run_cleanly_and_is_resumed_wit
     eval "$STAGE"; echo "second: $?"
     cp -r $VOLUME/tree $KEEP
     """
-    ended = volume.run(script, size_mib=200)
+    ended = volume.run(script, size_mib=150)
     assert "first: 1" in ended.stdout, ended.stderr
     assert "second: 0" in ended.stdout, ended.stderr
     assert "the volume is full; make room and run again" in (tmp_path / "kept.message").read_text()
