@@ -63,7 +63,7 @@ def api_server(answers: dict[str, Any], status: int = 404) -> Iterator[dict[str,
             """Nothing on the terminal of a test."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield kubeconfig(server.server_address[1])
