@@ -48,7 +48,7 @@ def preflight(instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], 
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
         if not pulumi.runtime.is_dry_run():
             raise pulumi.RunError(f"{message}; nothing was created") from None
-        pulumi.warn(f"{message}; nodes, namespace and volumes were not checked")
+        pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
         return Found()
     faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
     if faults:
