@@ -41,7 +41,6 @@ cluster = Provider(
 )
 in_cluster = pulumi.ResourceOptions(provider=cluster)
 namespace = stack_namespace(stack.instance, config.cluster.namespace, found, in_cluster)
-in_namespace = pulumi.ResourceOptions(provider=cluster, depends_on=[namespace] if namespace else [])
 
 nodes = BareMetalGpuNodes("nodes", {"instance": stack.instance, "nodes": config.nodes}, in_cluster)
 volume = WeightVolume(
@@ -55,7 +54,7 @@ volume = WeightVolume(
         "placement": nodes.placement,
         "adopt": found.adopt_claim,
     },
-    in_namespace,
+    pulumi.ResourceOptions(provider=cluster, depends_on=namespace),
 )
 stage = WeightStage(
     "stage",
@@ -71,7 +70,7 @@ stage = WeightStage(
         "deadline_seconds": limits.stage_deadline_seconds,
         "await_seconds": limits.stage_await_seconds,
     },
-    pulumi.ResourceOptions(provider=cluster, depends_on=[nodes, volume]),
+    pulumi.ResourceOptions(provider=cluster, depends_on=[*namespace, nodes, volume]),
 )
 server = InferenceServer(
     "server",

@@ -10,13 +10,16 @@ from components.labels import labels
 from components.preflight import Found
 
 
-def stack_namespace(instance: str, name: str, found: Found, opts: pulumi.ResourceOptions) -> Namespace | None:
-    """The namespace `name`, made or taken over from an earlier life of the stack; None: it is not this stack's."""
+def stack_namespace(instance: str, name: str, found: Found, opts: pulumi.ResourceOptions) -> list[Namespace]:
+    """What objects in the namespace `name` must wait for: the namespace itself, made or taken over from an earlier life of
+    the stack, or nothing where it is not this stack's."""
     if not found.make_namespace:
-        return None
+        return []
     kept = pulumi.ResourceOptions(retain_on_delete=True, import_=found.adopt_namespace)
-    return Namespace(
-        "namespace",
-        metadata={"name": name, "labels": labels(instance, "namespace")},
-        opts=pulumi.ResourceOptions.merge(opts, kept),
-    )
+    return [
+        Namespace(
+            "namespace",
+            metadata={"name": name, "labels": labels(instance, "namespace")},
+            opts=pulumi.ResourceOptions.merge(opts, kept),
+        )
+    ]

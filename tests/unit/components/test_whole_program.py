@@ -42,6 +42,13 @@ def test_the_server_waits_for_every_stage_job_and_that_for_nodes_and_volumes(mon
     assert urns(recording, ":NodePatch") | urns(recording, ":PersistentVolumeClaim") <= before_staging
 
 
+@pytest.mark.parametrize("stack", ["dev", "h200"])
+def test_nothing_is_staged_before_there_is_a_namespace(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, stack)
+    for component in (":WeightVolume", ":WeightStage"):
+        assert recording.only(":Namespace").urn in recording.only(component).depends_on
+
+
 def test_everything_goes_through_one_provider_with_the_stacks_own_context(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = run_program(monkeypatch, "h200")
     provider = recording.only("providers:kubernetes")
@@ -190,8 +197,8 @@ def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkey
     away = ClusterUnreachable("connection refused")
     recording = run_program(monkeypatch, "h200", preview=True, cluster=away)
     assert recording.warnings == [
-        "cluster 'test' cannot be reached: connection refused; it was not checked, and an update may do other than this "
-        "preview shows"
+        "cluster 'test' cannot be reached: connection refused; it was not checked, and an update may do other than "
+        "this preview shows"
     ]
     assert recording.of_type(":Deployment")
 
