@@ -11,8 +11,10 @@ from components.preflight import Found
 
 
 def stack_namespace(instance: str, name: str, found: Found, opts: pulumi.ResourceOptions) -> list[Namespace]:
-    """What objects in the namespace `name` must wait for: the namespace itself, made or taken over from an earlier life of
-    the stack, or nothing where it is not this stack's."""
+    """What objects in the namespace `name` must wait for.
+
+    The namespace itself, made or taken over from an earlier life of the stack; nothing where it is not this stack's.
+    """
     if not found.make_namespace:
         return []
     kept = pulumi.ResourceOptions(retain_on_delete=True, import_=found.adopt_namespace)
