@@ -35,7 +35,7 @@ class State(Enum):
     """How far one file is."""
 
     WAITING = auto()
-    OPENING = auto()
+    TAKEN = auto()  # one stream has it for itself, to begin or to finish it
     FETCHING = auto()
     DONE = auto()
     FAILED = auto()
@@ -117,8 +117,9 @@ class Transfer:
             thread.start()
         while any(thread.is_alive() for thread in threads) and not self._ending.wait(0.1):
             pass
+        deadline = time.monotonic() + GRACE_SECONDS
         for thread in threads:
-            thread.join(GRACE_SECONDS if self._ending.is_set() else None)
+            thread.join(max(0.0, deadline - time.monotonic()) if self._ending.is_set() else None)
         if self._error:
             raise self._error
         if self._ending.is_set():
@@ -156,10 +157,10 @@ class Transfer:
         return None
 
     def _claim(self) -> Callable[[], None] | None:
-        begun = sum(job.state in (State.OPENING, State.FETCHING) for job in self._jobs)
+        begun = sum(job.state in (State.TAKEN, State.FETCHING) for job in self._jobs)
         waiting = next((job for job in self._jobs if job.state is State.WAITING), None)
         if waiting and begun < self._streams:
-            waiting.state = State.OPENING
+            waiting.state = State.TAKEN
             return lambda: self._on_volume(waiting, self._begin)
         giving = min((job for job in self._jobs if job.has_block_to_give), key=lambda job: job.streams, default=None)
         if giving is None:
@@ -203,6 +204,8 @@ class Transfer:
         with self._changed:
             job.streams -= 1
             last = not job.streams and (job.given == job.file.size or job.state is State.FAILED)
+            if last and job.state is State.FETCHING:
+                job.state = State.TAKEN
             self._changed.notify_all()
         if last:
             self._finish(job)

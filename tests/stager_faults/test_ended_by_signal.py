@@ -98,3 +98,15 @@ def test_a_stager_that_waits_for_its_server_stops_as_well(start: StartStager, hu
     wait_until(lambda: bool(hub.requests()))
     stager.process.send_signal(signal.SIGTERM)
     assert stager.wait(10).status == 143
+
+
+def test_a_stager_of_which_every_connection_hangs_stops_as_well(start: StartStager, hub: HubClient) -> None:
+    hub.fault("stall", path="/storage/*", offset=MIB, seconds=60)
+    hub.fault("stall", path="/storage/*", offset=33 * MIB, seconds=60)
+    stager = start(repository="acme/large")
+    wait_until(lambda: hub.bytes_sent() >= MIB)
+    time.sleep(1)
+    stager.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert stager.wait(20).status == 143
+    assert time.monotonic() - began < 5
