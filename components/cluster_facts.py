@@ -96,7 +96,7 @@ def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
         identifier=_read(api, "/api/v1/namespaces/kube-system")["metadata"]["uid"],
         nodes=[_node(node) for node in _read(api, "/api/v1/nodes")["items"]],
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
-        claims={claim["metadata"]["name"]: _claim(claim["spec"]) for claim in claims},
+        claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
         storage_classes={each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes},
     )
@@ -143,9 +143,11 @@ def _not_ready(conditions: Sequence[Mapping[str, str]]) -> str | None:
     return None if ready["status"] == "True" else ready.get("message") or ready.get("reason") or "no reason given"
 
 
-def _claim(spec: dict[str, Any]) -> VolumeFacts:
-    size = quantity_bytes(spec["resources"]["requests"]["storage"])
-    return VolumeFacts(size_bytes=size, storage_class=spec.get("storageClassName"))
+def _claim(claim: dict[str, Any]) -> VolumeFacts:
+    """What the claim got; what it asked for while it waits for its first pod."""
+    spec = claim["spec"]
+    size = (claim.get("status") or {}).get("capacity", spec["resources"]["requests"])["storage"]
+    return VolumeFacts(size_bytes=quantity_bytes(size), storage_class=spec.get("storageClassName"))
 
 
 def _is_default(metadata: dict[str, Any]) -> bool:

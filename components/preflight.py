@@ -171,9 +171,12 @@ def _storage_class_faults(wanted: str | None, known: Mapping[str, bool]) -> list
 
 def _volume_faults(stack: StackConfig, volume: VolumeFacts, needed: int | None) -> Iterator[str]:
     if needed is not None and volume.size_bytes < needed:
+        why = "heavylift:weights.size asks for"
+        if stack.weights.size is None:
+            why = f"{stack.weights.keep_revisions} revisions and a margin need"
         yield (
-            f"has {gigabytes(volume.size_bytes)}, {stack.weights.keep_revisions} revisions and a margin need "
-            f"{gigabytes(needed)}, {gigabytes(needed - volume.size_bytes)} more; prune old revisions and lower "
+            f"has {gigabytes(volume.size_bytes)} for good, {why} {gigabytes(needed)}, "
+            f"{gigabytes(needed - volume.size_bytes)} more; prune old revisions and lower "
             "heavylift:weights.keep_revisions, or delete it and let a new one be made"
         )
     wanted = stack.weights.storage_class

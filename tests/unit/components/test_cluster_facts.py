@@ -24,10 +24,12 @@ NODE = {
         ],
     },
 }
-CLAIM = {
-    "metadata": {"name": "h200-weights"},
+WAITING = {
+    "metadata": {"name": "dev-weights"},
     "spec": {"resources": {"requests": {"storage": "5Gi"}}, "storageClassName": "gp3"},
+    "status": {"phase": "Pending"},
 }
+BOUND = {**WAITING, "metadata": {"name": "h200-weights"}, "status": {"capacity": {"storage": "8Gi"}}}
 DISKS = [
     {"metadata": {"name": "local"}, "spec": {"capacity": {"storage": "1Ti"}, "local": {"path": "/mnt/nvme"}}},
     {"metadata": {"name": "ebs"}, "spec": {"capacity": {"storage": "1Ti"}, "csi": {}}},
@@ -40,7 +42,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/namespaces/kube-system": {"metadata": {"uid": "1234"}},
     "/api/v1/namespaces/serving": {"metadata": {"labels": {"team": "a"}}},
     "/api/v1/nodes": {"items": [NODE]},
-    "/api/v1/namespaces/serving/persistentvolumeclaims": {"items": [CLAIM]},
+    "/api/v1/namespaces/serving/persistentvolumeclaims": {"items": [WAITING, BOUND]},
     "/api/v1/persistentvolumes": {"items": DISKS},
     "/apis/storage.k8s.io/v1/storageclasses": {"items": CLASSES},
 }
@@ -100,7 +102,10 @@ def test_all_that_matters_of_a_cluster_is_read() -> None:
             )
         ],
         namespace_labels={"team": "a"},
-        claims={"h200-weights": VolumeFacts(5 * 2**30, storage_class="gp3")},
+        claims={
+            "dev-weights": VolumeFacts(5 * 2**30, storage_class="gp3"),
+            "h200-weights": VolumeFacts(8 * 2**30, storage_class="gp3"),
+        },
         storage_classes={"gp3": True, "io2": False},
     )
 

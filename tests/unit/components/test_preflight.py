@@ -152,9 +152,15 @@ def test_a_volume_that_an_earlier_stack_left_is_taken_as_it_is() -> None:
 def test_a_volume_too_small_for_other_weights_is_refused_with_three_numbers_and_two_ways_out() -> None:
     facts = facts_with_disk(VolumeFacts(900 * 10**9, path="/mnt/nvme"))
     assert volume_faults("h200", STACK, facts, 1250 * 10**9) == [
-        f"volume {DISK}: has 900.0 GB, 2 revisions and a margin need 1250.0 GB, 350.0 GB more; prune old revisions and "
-        "lower heavylift:weights.keep_revisions, or delete it and let a new one be made"
+        f"volume {DISK}: has 900.0 GB for good, 2 revisions and a margin need 1250.0 GB, 350.0 GB more; prune old "
+        "revisions and lower heavylift:weights.keep_revisions, or delete it and let a new one be made"
     ]
+
+
+def test_a_size_beyond_that_of_the_volume_is_refused_by_its_key() -> None:
+    stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "local", "size": "2T"}})
+    (fault,) = volume_faults("h200", stack, facts_with_disk(VolumeFacts(10**12, path="/mnt/nvme")), 2 * 10**12)
+    assert "has 1000.0 GB for good, heavylift:weights.size asks for 2000.0 GB, 1000.0 GB more" in fault
 
 
 def test_a_volume_in_another_directory_is_refused() -> None:
