@@ -104,8 +104,15 @@ def _cache(request: FitRequest, plan: Plan) -> Iterator[str]:
     yield f"  KV cache   {tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
     context = request.max_model_len or plan.max_context
     if context and worst:
-        at_a_time = f"{worst / context:.1f} such requests at a time"
-        yield f"  context    {context:,}, {at_a_time}; the longest that surely fits is {plan.max_context:,}"
+        yield f"  context    {_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"
+
+
+def _requests(request: FitRequest, context: int, tokens: int) -> str:
+    """What the context serves. That of llama.cpp is divided among its slots, whatever room is left beside it."""
+    if request.engine == "llama.cpp":
+        slots = request.max_num_seqs or 1
+        return f"{context:,}" if slots == 1 else f"{context:,} over {slots} slots, {context // slots:,} each"
+    return f"{context:,}, {tokens / context:.1f} such requests at a time"
 
 
 def _logistics(plan: Plan) -> Iterator[str]:

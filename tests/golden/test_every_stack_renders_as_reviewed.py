@@ -9,19 +9,25 @@ from typing import Any
 
 import pytest
 
+from config.stack_file import read_sections
 from tests.program import PROGRAM, run_program
 from tests.recording_engine import Recording
 
-STACKS = sorted(file.name.split(".")[1] for file in PROGRAM.glob("Pulumi.*.yaml"))
+STACK_FILES = {
+    file.name.split(".")[1]: file
+    for folder in (PROGRAM, PROGRAM / "examples")
+    for file in sorted(folder.glob("Pulumi.*.yaml"))
+}
 FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("mode", ["preview", "up"])
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", STACK_FILES)
 def test_the_program_registers_what_was_reviewed(
     stack: str, mode: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
-    rendered = _text(run_program(monkeypatch, stack, preview=mode == "preview"))
+    sections = read_sections(STACK_FILES[stack])
+    rendered = _text(run_program(monkeypatch, stack, preview=mode == "preview", sections=sections))
     golden = FOLDER / f"{stack}.{mode}.json"
     if pytestconfig.getoption("--regenerate-golden"):
         golden.write_text(rendered)
@@ -30,7 +36,7 @@ def test_the_program_registers_what_was_reviewed(
 
 
 def test_no_golden_file_is_left_of_a_stack_that_is_gone() -> None:
-    assert {file.name.split(".")[0] for file in FOLDER.glob("*.json")} == set(STACKS)
+    assert {file.name.split(".")[0] for file in FOLDER.glob("*.json")} == set(STACK_FILES)
 
 
 def _text(recording: Recording) -> str:
