@@ -19,6 +19,8 @@ from lab.servers import wheels_directory
 from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
 
 START_SECONDS = 180
+# The kernel takes namespaces apart when it finds the time.
+STOP_SECONDS = 120
 STAGER_REQUIREMENTS = CHECKOUT / "stager/requirements.txt"
 WITHOUT_ROOT = (
     "without root: the control plane, LeaderWorkerSet, simulated nodes, hub and S3 server run; "
@@ -213,7 +215,7 @@ class Lab:
             shutil.rmtree(self.directory, ignore_errors=True)
             return False
         site.stop()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + STOP_SECONDS
         while site.running or Path(f"/sys/class/net/{site.link}").exists():
             if time.monotonic() > deadline:
                 raise LabError(f"process {site.pid} or link {site.link} of the lab does not go away")
