@@ -59,9 +59,10 @@ class ClusterFacts:
     claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
     """Claims of the stack's namespace, by name; read for weights of kind `claim` alone."""
     disks: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """PersistentVolumes with a local path, by name; read for weights of kind `local` alone."""
+    """PersistentVolumes with a local path, by name; not read for weights of kind `host-path`."""
     storage_classes: Mapping[str, bool] = field(default_factory=dict)
-    """Storage classes, and whether each is a default; read for weights of kind `claim` alone."""
+    """Classes that would fill a claim, and whether one that names no class gets them; read for kind `claim` alone. A
+    volume made by hand fills claims of its class, whether or not there is a StorageClass of that name."""
 
 
 def read_cluster(kubeconfig: Mapping[str, Any], namespace: str, kind: WeightsKind) -> ClusterFacts:
@@ -87,7 +88,7 @@ def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
 def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
     own = _answer(api, f"/api/v1/namespaces/{namespace}")
     claims, disks, classes = [], [], []
-    if kind is WeightsKind.LOCAL:
+    if kind is not WeightsKind.HOST_PATH:
         disks = _read(api, "/api/v1/persistentvolumes")["items"]
     if kind is WeightsKind.CLAIM:
         claims = _read(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
@@ -98,7 +99,8 @@ def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
-        storage_classes={each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes},
+        storage_classes=_handmade(disks)
+        | {each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes},
     )
 
 
@@ -148,6 +150,12 @@ def _claim(claim: dict[str, Any]) -> VolumeFacts:
     spec = claim["spec"]
     size = (claim.get("status") or {}).get("capacity", spec["resources"]["requests"])["storage"]
     return VolumeFacts(size_bytes=quantity_bytes(size), storage_class=spec.get("storageClassName"))
+
+
+def _handmade(disks: Sequence[dict[str, Any]]) -> dict[str, bool]:
+    """The classes of volumes that wait for a claim; the class without a name is what a claim gets by default."""
+    free = [disk["spec"] for disk in disks if (disk.get("status") or {}).get("phase") == "Available"]
+    return {spec.get("storageClassName", ""): not spec.get("storageClassName") for spec in free}
 
 
 def _is_default(metadata: dict[str, Any]) -> bool:

@@ -32,7 +32,16 @@ WAITING = {
 BOUND = {**WAITING, "metadata": {"name": "h200-weights"}, "status": {"capacity": {"storage": "8Gi"}}}
 DISKS = [
     {"metadata": {"name": "local"}, "spec": {"capacity": {"storage": "1Ti"}, "local": {"path": "/mnt/nvme"}}},
-    {"metadata": {"name": "ebs"}, "spec": {"capacity": {"storage": "1Ti"}, "csi": {}}},
+    {
+        "metadata": {"name": "bound"},
+        "spec": {"capacity": {"storage": "1Ti"}, "csi": {}, "storageClassName": "gone"},
+        "status": {"phase": "Bound"},
+    },
+    {
+        "metadata": {"name": "by-hand"},
+        "spec": {"capacity": {"storage": "1Ti"}, "nfs": {}, "storageClassName": "shared"},
+        "status": {"phase": "Available"},
+    },
 ]
 CLASSES = [
     {"metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}},
@@ -106,8 +115,23 @@ def test_all_that_matters_of_a_cluster_is_read() -> None:
             "dev-weights": VolumeFacts(5 * 2**30, storage_class="gp3"),
             "h200-weights": VolumeFacts(8 * 2**30, storage_class="gp3"),
         },
-        storage_classes={"gp3": True, "io2": False},
+        disks={"local": VolumeFacts(2**40, path="/mnt/nvme")},
+        storage_classes={"gp3": True, "io2": False, "shared": False},
     )
+
+
+def test_a_volume_by_hand_without_a_class_fills_a_claim_that_names_none() -> None:
+    disk = {
+        "metadata": {"name": "d"},
+        "spec": {"capacity": {"storage": "1Ti"}, "nfs": {}},
+        "status": {"phase": "Available"},
+    }
+    answers = ANSWERS | {
+        "/api/v1/persistentvolumes": {"items": [disk]},
+        "/apis/storage.k8s.io/v1/storageclasses": {"items": []},
+    }
+    with api_server(answers) as config:
+        assert read_cluster(config, "serving", WeightsKind.CLAIM).storage_classes == {"": True}
 
 
 def test_local_disks_are_read_where_weights_lie_on_them() -> None:
