@@ -87,20 +87,22 @@ def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
 
 def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
     own = _answer(api, f"/api/v1/namespaces/{namespace}")
-    claims, disks, classes = [], [], []
-    if kind is not WeightsKind.HOST_PATH:
-        disks = _read(api, "/api/v1/persistentvolumes")["items"]
+    disks = [] if kind is WeightsKind.HOST_PATH else _read(api, "/api/v1/persistentvolumes")["items"]
+    claims = []
+    storage_classes: dict[str, bool] = {}
     if kind is WeightsKind.CLAIM:
         claims = _read(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
         classes = _read(api, "/apis/storage.k8s.io/v1/storageclasses")["items"]
+        storage_classes = _handmade(disks) | {
+            each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes
+        }
     return ClusterFacts(
         identifier=_read(api, "/api/v1/namespaces/kube-system")["metadata"]["uid"],
         nodes=[_node(node) for node in _read(api, "/api/v1/nodes")["items"]],
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
-        storage_classes=_handmade(disks)
-        | {each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes},
+        storage_classes=storage_classes,
     )
 
 
