@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down schema lab lab-down format
+.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -42,6 +42,12 @@ demo-down: $(READY) ## remove what the demo made
 
 schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stack files
 	@$(BIN)/python -m config.schema
+
+accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
+	@$(BIN)/python -m planner.accuracy
+
+bench-planner: $(READY) ## how long a plan takes: 10,000 of them, about 2 min
+	@$(BIN)/python -m bench.planner
 
 lab: $(READY) ## take up a real engine and cluster on this machine
 	@$(BIN)/python -m lab up

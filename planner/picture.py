@@ -1,77 +1,100 @@
-"""The bars of a plan as an SVG picture, for a pull request or a README."""
+"""A plan as an SVG picture, for a pull request or a README: the bars and facts of the terminal, and the reasons.
+
+It needs no font or style of its own and scales with the page that shows it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from textwrap import wrap
 
 from planner.bars import Bar, bars
 from planner.plan import Plan
 from planner.request import FitRequest
-from planner.summary import headline
+from planner.summary import facts, headline
 
 _COLOURS = {
     "weights": "#3b6ea5",
-    "overhead": "#d98e04",
+    "overhead": "#b8740a",
     "perhaps overhead": "#f2c879",
-    "KV cache": "#4c9a5b",
+    "KV cache": "#3d8550",
     "free": "#d9d9d9",
 }
-_WIDTH, _LEFT, _BAR, _ROW, _TOP = 900, 90, 660, 34, 60
-_LINE = 130
-"""Characters of a note that fit in the width."""
+_LIGHT = {"perhaps overhead", "free"}
+"""Parts whose number is written in black."""
+_VERDICTS = {"fits": "#3d8550", "tight": "#b8740a", "rejected": "#b3312c", "unknown": "#7a4f9a"}
+_WIDTH, _MARGIN, _LEFT, _BAR, _TOP = 900, 20, 100, 780, 78
+_BAR_HEIGHT, _ROW, _LINE = 26, 56, 20
+_CHARACTERS = 128
+"""Of a line of text that fits in the width."""
 
 
 def picture(request: FitRequest, plan: Plan) -> str:
-    """The plan as SVG text. Without known memory it has the headline and the reasons only."""
+    """The plan as SVG text. Without known memory it has the headline, the facts and the reasons only."""
     drawn = bars(request, plan)
     length = max((bar.length_gib for bar in drawn), default=1.0)
-    rows = [row for index, bar in enumerate(drawn) for row in _row(bar, _TOP + index * _ROW, _BAR / length)]
     below = _TOP + len(drawn) * _ROW
-    lines = _legend(below + 12) if drawn else []
-    notes = [
-        line
-        for problem in plan.problems
-        for line in wrap(f"{problem.code}: {problem.message} {problem.fix}", _LINE, subsequent_indent="    ")
-    ]
-    lines += [_text(20, below + 52 + 18 * index, note, 12) for index, note in enumerate(notes)]
-    height = below + 60 + 18 * len(notes)
+    parts = [*_headline(request, plan)]
+    for index, bar in enumerate(drawn):
+        parts += _row(bar, _TOP + index * _ROW, _BAR / length)
+    if drawn:
+        parts += _legend(below - 8)
+        below += 2 * _LINE
+    for label, fact in facts(request, plan):
+        parts += [_text(_MARGIN, below, label, 12), _text(_LEFT, below, fact, 12)]
+        below += _LINE
+    for reason in _reasons(plan):
+        parts.append(_text(_MARGIN, below, reason, 12))
+        below += _LINE
+    size = f'width="{_WIDTH}" height="{below}" viewBox="0 0 {_WIDTH} {below}"'
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',
-            f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-            _text(20, 32, headline(request, plan), 16),
-            *rows,
-            *lines,
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif">',
+            f'<rect width="{_WIDTH}" height="{below}" fill="white"/>',
+            *parts,
             "</svg>\n",
         )
     )
 
 
-def _row(bar: Bar, top: int, scale: float) -> list[str]:
-    parts, left = [_text(20, top + 18, bar.label, 12)], float(_LEFT)
+def _headline(request: FitRequest, plan: Plan) -> Iterator[str]:
+    verdict, rest = headline(request, plan).split(": ", 1)
+    yield f"<title>{escape(verdict)}: {escape(rest)}</title>"
+    yield f'<rect x="{_MARGIN}" y="14" width="82" height="26" rx="4" fill="{_VERDICTS[plan.verdict]}"/>'
+    yield _text(61, 32, verdict, 14, fill="white", anchor="middle")
+    yield _text(114, 33, rest, 16)
+
+
+def _row(bar: Bar, top: int, scale: float) -> Iterator[str]:
+    yield _text(_MARGIN, top + 18, bar.label, 12)
+    left = float(_LEFT)
     for segment in bar.segments:
         width = segment.gib * scale
         title = f"<title>{escape(segment.name)} {segment.gib:.2f} GiB</title>"
-        box = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="24" fill="{_COLOURS[segment.name]}"'
-        parts.append(f"<rect {box}>{title}</rect>")
-        if width > 40:
-            parts.append(_text(left + 4, top + 16, f"{segment.gib:.1f}", 11))
+        box = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="{_BAR_HEIGHT}" fill="{_COLOURS[segment.name]}"'
+        yield f"<rect {box}>{title}</rect>"
+        if width > 24:
+            fill = "black" if segment.name in _LIGHT else "white"
+            yield _text(left + width / 2, top + 17, f"{segment.gib:.1f}", 11, fill=fill, anchor="middle")
         left += width
     edge = _LEFT + bar.total_gib * scale
-    parts.append(f'<line x1="{edge:.1f}" x2="{edge:.1f}" y1="{top - 3}" y2="{top + 27}" stroke="black"/>')
-    parts.append(_text(max(edge, left) + 6, top + 16, f"{bar.total_gib:.1f} GiB", 11))
-    return parts
+    yield f'<line x1="{edge:.1f}" x2="{edge:.1f}" y1="{top - 5}" y2="{top + _BAR_HEIGHT + 5}" stroke="black"/>'
+    yield _text(edge, top - 9, f"{bar.total_gib:.1f} GiB in all", 11, anchor="end")
 
 
-def _legend(top: int) -> list[str]:
-    parts = []
+def _legend(top: int) -> Iterator[str]:
     for index, (name, colour) in enumerate(_COLOURS.items()):
-        left = _LEFT + index * 130
-        parts.append(f'<rect x="{left}" y="{top}" width="12" height="12" fill="{colour}"/>')
-        parts.append(_text(left + 18, top + 11, name, 12))
-    return parts
+        left = _LEFT + index * 150
+        yield f'<rect x="{left}" y="{top}" width="12" height="12" fill="{colour}"/>'
+        yield _text(left + 18, top + 11, name, 12)
 
 
-def _text(left: float, base: float, text: str, size: int) -> str:
-    return f'<text x="{left:.1f}" y="{base:.1f}" font-size="{size}">{escape(text)}</text>'
+def _reasons(plan: Plan) -> Iterator[str]:
+    for problem in plan.problems:
+        yield from wrap(f"{problem.code}: {problem.message} {problem.fix}", _CHARACTERS)
+
+
+def _text(left: float, base: float, text: str, size: int, *, fill: str = "black", anchor: str = "start") -> str:
+    place = f'x="{left:.1f}" y="{base:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"'
+    return f"<text {place}>{escape(text)}</text>"

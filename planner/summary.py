@@ -25,6 +25,13 @@ def headline(request: FitRequest, plan: Plan) -> str:
     return f"{plan.verdict}: {request.model} on {_machine(request)}, {_engine(request)}{_layout(plan)}"
 
 
+def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is known of memory, cache, disk, time and cost: a label and a line each."""
+    yield from _memory(plan)
+    yield from _cache(request, plan)
+    yield from _logistics(plan)
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them."""
     if seconds < 90:
@@ -39,9 +46,7 @@ def _lines(request: FitRequest, plan: Plan, colour: bool) -> Iterator[str]:
     yield from (_drawn(bar, colour) for bar in drawn)
     if drawn:
         yield "  " + "  ".join(f"{_painted(glyph, _COLOURS[name], colour)} {name}" for name, glyph in _GLYPHS.items())
-    yield from _memory(plan)
-    yield from _cache(request, plan)
-    yield from _logistics(plan)
+    yield from (f"  {label:<10} {text}" for label, text in facts(request, plan))
     for problem in plan.problems:
         yield _painted(f"  {problem.code}: ", _VERDICT_COLOURS[plan.verdict], colour) + problem.message
         yield f"    {problem.fix}"
@@ -85,26 +90,27 @@ def _drawn(bar: Bar, colour: bool) -> str:
     return f"  {bar.label:<10} {cells} {bar.total_gib:.1f} GiB"
 
 
-def _memory(plan: Plan) -> Iterator[str]:
+def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
     per_gpu = plan.per_gpu
     if per_gpu is None or per_gpu.overhead_gib is None or per_gpu.kv_gib is None:
         return
     weights = "/".join(f"{stage.weights_gib:.2f}" for stage in plan.stages) or f"{per_gpu.weights_gib:.2f}"
     yield (
-        f"  per GPU    budget {per_gpu.budget_gib:.2f} GiB: weights {weights}, "
-        f"overhead {_range(per_gpu.overhead_gib)}, left for KV cache {_range(per_gpu.kv_gib)}"
+        "per GPU",
+        f"budget {per_gpu.budget_gib:.2f} GiB: weights {weights}, overhead {_range(per_gpu.overhead_gib)}, "
+        f"left for KV cache {_range(per_gpu.kv_gib)}",
     )
 
 
-def _cache(request: FitRequest, plan: Plan) -> Iterator[str]:
+def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.kv_tokens is None or plan.per_gpu is None:
         return
     worst, likely = plan.kv_tokens
     tokens = f"{worst:,}" if worst == likely else f"{worst:,} to {likely:,}"
-    yield f"  KV cache   {tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
+    yield "KV cache", f"{tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
     context = request.max_model_len or plan.max_context
     if context and worst:
-        yield f"  context    {_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"
+        yield "context", f"{_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"
 
 
 def _requests(request: FitRequest, context: int, tokens: int) -> str:
@@ -115,7 +121,7 @@ def _requests(request: FitRequest, context: int, tokens: int) -> str:
     return f"{context:,}, {tokens / context:.1f} such requests at a time"
 
 
-def _logistics(plan: Plan) -> Iterator[str]:
+def _logistics(plan: Plan) -> Iterator[tuple[str, str]]:
     parts = []
     if plan.weights_bytes is not None and plan.disk_bytes is not None:
         parts.append(f"weights {plan.weights_bytes / 1e9:.1f} GB, volume {plan.disk_bytes / 1e9:.1f} GB")
@@ -124,7 +130,7 @@ def _logistics(plan: Plan) -> Iterator[str]:
     if plan.cost_per_hour_usd is not None:
         parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h")
     if parts:
-        yield f"  logistics  {'; '.join(parts)}"
+        yield "logistics", "; ".join(parts)
 
 
 def _range(ends: tuple[float, float]) -> str:

@@ -8,8 +8,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from planner import fit
 from planner.__main__ import main
+from planner.picture import picture
+from planner.stack import request_of_named_stack
 
+_PROGRAM = Path(__file__).parents[3]
 _KIMI = ("fit", "--model", "kimi-k2.5")
 
 
@@ -98,6 +102,17 @@ def test_the_picture_is_svg_with_the_same_parts(tmp_path: Path, capsys: pytest.C
     titles = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}title")]
     assert any(title.startswith("weights 35.74") for title in titles)
     capsys.readouterr()
+
+
+def test_the_picture_in_the_documents_is_what_the_planner_draws() -> None:
+    request = request_of_named_stack("h200", _PROGRAM)
+    drawn = (_PROGRAM / "docs/h200-plan.svg").read_text()
+    assert drawn == picture(request, fit(request)), "run: python -m planner fit --stack h200 --svg docs/h200-plan.svg"
+
+
+def test_the_context_of_llama_cpp_is_divided_among_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
+    main(("fit", "--stack", "h200-gguf"))
+    assert "98,304 over 8 slots, 12,288 each; the longest" in capsys.readouterr().out
 
 
 def test_explain_has_a_formula_and_a_source_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:
