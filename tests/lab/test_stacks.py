@@ -1,0 +1,171 @@
+"""Every stack and example on simulated nodes of its shape, and the planner's verdict as the preview prints it.
+
+The stack `h200` is taken up in `test_h200.py`, `dev` in `test_gate.py`.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.stack import EngineName
+from config.stack_file import read_stack_file, stack_file
+from lab.project import Project
+from lab.simulated import SimulatedNodes
+from lab.site import CHECKOUT
+from tests.lab.kubectl import Kubectl
+
+NAMESPACE = "stacks-test"
+SERVER = "app.kubernetes.io/component=server"
+PROFILES = {
+    "h200-gguf": "8xh200",
+    "b200": "4xb200",
+    "llama-3-1-8b": "8xa100-40gb",
+    "qwen3-5-35b": "8xa100-40gb",
+    "qwen3-235b": "8xa100",
+    "minimax-m2-5": "8xa100",
+    "qwen3-5-397b": "8xa100",
+    "glm-5": "8xh100",
+}
+
+AddNodes = Callable[[str], SimulatedNodes]
+Make = Callable[[str], Project]
+
+
+@pytest.fixture
+def make(environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Iterator[Make]:
+    """Makes a stack as it is committed, with its own images, in a namespace of these tests."""
+    own = {key: value for key, value in environment.items() if not key.endswith("_IMAGE") and key != "HF_ENDPOINT"}
+    made: list[Project] = []
+
+    def copied(name: str) -> Project:
+        project = Project.copy(CHECKOUT, tmp_path / "program", own, name)
+        example = project.directory / "examples" / f"Pulumi.{name}.yaml"
+        if example.exists():
+            file = stack_file(name, project.directory)
+            # The salt of a stack that was just created.
+            file.write_text((file.read_text() if file.exists() else "") + example.read_text())
+        project.configure(cluster={"namespace": NAMESPACE})
+        made.append(project)
+        return project
+
+    yield copied
+    for project in made:
+        destroyed = project.destroy()
+        assert destroyed.status == 0, destroyed
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+
+
+def server_pod(kubectl: Kubectl) -> dict[str, Any]:
+    """The pod of the engine."""
+    found: list[dict[str, Any]] = kubectl.get("pods", "-n", NAMESPACE, "-l", SERVER)["items"]
+    [pod] = found
+    return pod
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_stack_goes_up_on_a_node_of_its_shape(nodes: AddNodes, make: Make, kubectl: Kubectl, name: str) -> None:
+    nodes(PROFILES[name])
+    project = make(name)
+    stack = read_stack_file(stack_file(name, project.directory))
+    up = project.up()
+    assert up.status == 0, up
+
+    pod = server_pod(kubectl)
+    [engine] = pod["spec"]["containers"]
+    assert [pod["spec"]["nodeName"]] == stack.nodes.names
+    assert {"type": "Ready", "status": "True"}.items() <= ready_condition(pod).items()
+    assert engine["image"] == stack.engine.image
+    assert engine["resources"]["limits"]["nvidia.com/gpu"] == str(stack.nodes.gpus_per_node)
+    arguments = " ".join(engine["args"])
+    if stack.nodes.driver == "570":
+        assert {"name": "VLLM_ENABLE_CUDA_COMPATIBILITY", "value": "1"} in engine["env"]
+    if stack.engine.name is EngineName.VLLM:
+        assert f"--tensor-parallel-size {stack.engine.tensor_parallel} " in arguments
+        assert f"--max-model-len {stack.engine.max_model_len} " in arguments
+    else:
+        assert "--ctx-size 98304 --parallel 8 --gpu-layers 999" in arguments
+        assert "cpu" not in arguments.lower()
+    plan = project.outputs()["plan"]
+    assert plan["verdict"] == "fits"
+    assert gibibytes_of_volume(kubectl) * 2**30 >= plan["disk_bytes"] > 2 * plan["weights_bytes"]
+
+
+def ready_condition(pod: dict[str, Any]) -> dict[str, Any]:
+    """Whether the pod is Ready."""
+    [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
+    found: dict[str, Any] = condition
+    return found
+
+
+def gibibytes_of_volume(kubectl: Kubectl) -> int:
+    """The size of the one volume under the weights."""
+    [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
+    return int(claim["status"]["capacity"]["storage"].removesuffix("Gi"))
+
+
+def test_kimi_on_four_h200_stops_preview_and_up_with_the_reasons_and_nothing_is_made(
+    nodes: AddNodes, make: Make, kubectl: Kubectl
+) -> None:
+    nodes("4xh200")
+    project = make("h200")
+    project.configure(nodes={"names": ["h200-4gpu-0"], "gpus_per_node": 4}, engine={"tensor_parallel": 4})
+    for answer in (project.preview(), project.up()):
+        assert answer.status != 0
+        for words in (
+            "rejected: moonshotai/Kimi-K2.5 on 4 H200, vLLM 0.33.0, TP4; nothing was created:",
+            "weights_do_not_fit: 140.7 GiB of weights per GPU, and H200 has 139.8 GiB in all",
+            "8 H200",
+        ):
+            assert words in answer.output
+        assert "Traceback" not in answer.output
+    project.configure(engine={"quantization": "fp8", "max_model_len": 1_000_000})
+    all_at_once = project.preview()
+    for code in ("weights_do_not_fit:", "quantization_contradicts_checkpoint:", "context_beyond_model:"):
+        assert code in all_at_once.output
+    assert kubectl("get", "namespace", NAMESPACE, "--ignore-not-found") == ""
+    assert kubectl("get", "pv", "-o", "name") == ""
+    assert "pool.heavylift/h200" not in kubectl.get("node", "h200-4gpu-0")["metadata"]["labels"]
+
+
+def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, make: Make) -> None:
+    nodes("8xh200")
+    project = make("h200")
+    project.configure(nodes={"driver": None})
+    answer = project.preview()
+    assert answer.status == 0, answer
+    for words in (
+        "fits: moonshotai/Kimi-K2.5 on 8 H200, vLLM 0.33.0, TP8",
+        "budget 128.62 GiB: weights 71.83",
+        "1,477,888 to 1,569,216 tokens, 35,136 B per token on each GPU",
+        "weights 595.2 GB",
+        "warning: driver_not_known: ",
+        "1 warning",
+    ):
+        assert words in answer.output
+
+
+def test_the_articles_expert_offload_is_said_to_be_needless(nodes: AddNodes, make: Make) -> None:
+    nodes("8xh200")
+    project = make("h200-gguf")
+    project.configure(engine={"expert_offload": True})
+    answer = project.preview()
+    assert answer.status == 0, answer
+    assert (
+        "warning: expert_offload_not_needed: The experts go to host memory, and they fit on the GPUs" in answer.output
+    )
+
+
+def test_a_changed_setting_shows_in_the_plan_of_a_preview(nodes: AddNodes, make: Make) -> None:
+    nodes("8xh200")
+    project = make("h200")
+    up = project.up()
+    assert up.status == 0, up
+    project.configure(engine={"kv_cache_dtype": "bfloat16"}, nodes={"usd_per_gpu_hour": 2.5})
+    preview = project.preview("--diff")
+    assert preview.status == 0, preview
+    lines = [line.strip() for line in preview.output.splitlines()]
+    assert "+ cost_per_hour_usd: 20" in lines
+    assert "~ [0]: 1477888 => 738960" in lines
+    assert "~ kv_bytes_per_token: 35136 => 70272" in lines
