@@ -46,7 +46,7 @@ schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stac
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.accuracy
 
-bench-planner: $(READY) ## how long a plan takes: 10,000 of them, about 2 min
+bench-planner: $(READY) ## how long a plan takes, of 10,000: a few seconds
 	@$(BIN)/python -m bench.planner
 
 lab: $(READY) ## take up a real engine and cluster on this machine
