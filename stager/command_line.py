@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stager.lease import LEASE_SECONDS
 from stager.source import HUB
-from stager.stage import DEFAULT_STALL_SECONDS, DEFAULT_STREAMS
+from stager.stage import DEFAULT_STALL_SECONDS, default_streams
 from stager.verify import TERMINATION_LOG
 
 Doors = argparse._SubParsersAction
@@ -85,7 +85,10 @@ def _add_sources(door: argparse.ArgumentParser) -> None:
         help=f"{HUB} (the default), s3://bucket/prefix, https://host/path or /directory; repeat, the preferred first",
     )
     door.add_argument(
-        "--streams", type=_at_least(int, 1), default=DEFAULT_STREAMS, help="connections at once (default: %(default)s)"
+        "--streams",
+        type=_at_least(int, 1),
+        default=default_streams(),
+        help="connections at once (default: two for each core, 4 to 16; here %(default)s)",
     )
     door.add_argument(
         "--stall-seconds",
