@@ -81,7 +81,7 @@ def test_a_run_that_is_told_to_stop_does_so_within_seconds_and_is_resumed(
     stager.process.send_signal(number)
     began = time.monotonic()
     ended = stager.wait(20)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 8
     assert ended.status == 143
     assert ended.message == "stager: stopped; the next run goes on from here"
     assert "Traceback" not in ended.log
@@ -109,4 +109,4 @@ def test_a_stager_of_which_every_connection_hangs_stops_as_well(start: StartStag
     stager.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
     assert stager.wait(20).status == 143
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 8

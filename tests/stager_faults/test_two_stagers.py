@@ -16,7 +16,7 @@ from stager.lease import Lease
 from .conftest import SHARD, StartStager
 from .test_ended_by_signal import wait_until
 
-QUICK = 0.8
+QUICK = 2.0
 
 
 def test_a_second_stager_waits_says_for_whom_and_finds_the_work_done(start: StartStager, hub: HubClient) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import select
 import time
 
 import pytest
@@ -56,7 +57,9 @@ def test_a_terminal_gets_a_bar_that_rewrites_its_line() -> None:
             progress.add_fetched(500_000)
             time.sleep(0.5)
             progress.say("a file is done")
-        shown = os.read(person, 100_000).decode()
+        shown = ""
+        while select.select([person], [], [], 0.5)[0]:
+            shown += os.read(person, 100_000).decode()
     os.close(person)
     assert "\r\033[K███████████████░░░░░░░░░░░░░░░ 0.0 of 0.0 GB (50.0%)" in shown
     assert "\r\033[Ka file is done" in shown
