@@ -51,6 +51,17 @@ class PlacedVolume:
         return self.pod_volume()
 
 
+_WRITTEN_BY_THE_CLUSTER = (
+    "pv.kubernetes.io/bind-completed",
+    "pv.kubernetes.io/bound-by-controller",
+    "volume.beta.kubernetes.io/storage-provisioner",
+    "volume.kubernetes.io/selected-node",
+    "volume.kubernetes.io/storage-provisioner",
+)
+"""Annotations that an adopted claim carries. Only these are left alone: without `pulumi.com/skipAwait` an update of the
+claim would wait for a change that never comes (github.com/pulumi/pulumi-kubernetes/issues/4179)."""
+
+
 class WeightVolumeArgs(TypedDict):
     """What `WeightVolume` needs to know."""
 
@@ -135,7 +146,7 @@ class WeightVolume(pulumi.ComponentResource):
                 spec=self._claim_spec() | storage_class,
                 opts=pulumi.ResourceOptions(
                     parent=self,
-                    ignore_changes=["metadata.annotations", "spec"],
+                    ignore_changes=["spec", *(f'metadata.annotations["{key}"]' for key in _WRITTEN_BY_THE_CLUSTER)],
                     retain_on_delete=weights.retain,
                     import_=self._args.get("adopt"),
                 ),

@@ -154,7 +154,14 @@ def offer_a_disk(kubectl: Kubectl, served: Served) -> None:
             "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
         },
     }
-    kubectl.apply(volume)
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": served.namespace},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    kubectl.apply(storage_class, volume)
 
 
 def test_the_hub_token_reaches_the_stager_and_shows_nowhere(serve: Serve, kubectl: Kubectl) -> None:
