@@ -120,42 +120,61 @@ def measure(command: Sequence[str | Path], environment: Mapping[str, str], serve
     )
 
 
-def play(client: Client, place: Path) -> tuple[Run, float, float]:
-    """One run of a client into an empty directory: the run, the seconds of the hash, those of a run on top of it."""
+@dataclass(frozen=True)
+class Played:
+    """One round of one client: its run, the hash pass that it needs on top, and its run on the complete directory."""
+
+    run: Run
+    hashing: Run | None
+    again: Run | None
+
+    @property
+    def verified_seconds(self) -> float:
+        """Until the files are there and hashed."""
+        return self.run.seconds + (self.hashing.seconds if self.hashing else 0.0)
+
+    @property
+    def verified_cpu_seconds(self) -> float:
+        """The client's CPU time until the files are there and hashed."""
+        return self.run.cpu_seconds + (self.hashing.cpu_seconds if self.hashing else 0.0)
+
+
+def play(client: Client, place: Path) -> Played:
+    """One run of a client into an empty directory, with what belongs to it."""
     to = place / "tree"
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     run = measure(client.command(to), client.environment, client.server, to)
-    hashing, again = 0.0, 0.0
+    hashing, again = None, None
     if client.verifies:
-        again = measure(client.command(to), client.environment, None, to).seconds
+        again = measure(client.command(to), client.environment, None, to)
     else:
-        hashing = measure([sys.executable, "-c", HASH_ALL, to], {}, None, to).seconds
+        hashing = measure([sys.executable, "-c", HASH_ALL, to], {}, None, to)
     shutil.rmtree(to)
-    return run, hashing, again
+    return Played(run, hashing, again)
 
 
-def row(client: Client, played: Sequence[tuple[Run, float, float]], total: int) -> str:
+def row(client: Client, rounds: Sequence[Played], total: int) -> str:
     """The medians of a client's rounds as a line of a table."""
-    runs = [run for run, _, _ in played]
+    runs = [played.run for played in rounds]
     seconds = statistics.median(run.seconds for run in runs)
-    verified = statistics.median(run.seconds + hashing for run, hashing, _ in played)
-    cpu = statistics.median(run.cpu_seconds for run in runs)
+    verified = statistics.median(played.verified_seconds for played in rounds)
+    cpu = statistics.median(played.verified_cpu_seconds for played in rounds)
     share = statistics.median(run.server_cpu_seconds / (run.server_cpu_seconds + run.cpu_seconds) for run in runs)
     fetched = "" if client.verifies else f"{total / seconds / 1e6:,.0f}"
-    spread = f"{min(run.seconds for run in runs):.1f} to {max(run.seconds for run in runs):.1f}"
-    again = f"{statistics.median(again for _, _, again in played):.2f}" if client.verifies else ""
+    times = sorted(played.verified_seconds for played in rounds)
+    again = f"{statistics.median(p.again.seconds for p in rounds if p.again):.2f}" if client.verifies else ""
     return (
-        f"| {client.name} | {fetched} | {total / verified / 1e6:,.0f} | {spread} | {cpu:.1f} | {share:.0%} "
-        f"| {max(run.peak_mib for run in runs):,.0f} | {again} |"
+        f"| {client.name} | {fetched} | {total / verified / 1e6:,.0f} | {times[0]:.1f} to {times[-1]:.1f} | {cpu:.1f} "
+        f"| {share:.0%} | {max(run.peak_mib for run in runs):,.0f} | {again} |"
     )
 
 
-def ratios(results: Mapping[str, Sequence[tuple[Run, float, float]]], ours: str, rivals: Sequence[str]) -> str:
+def ratios(results: Mapping[str, Sequence[Played]], ours: str, rivals: Sequence[str]) -> str:
     """How `ours` compares with the fastest of its rivals, verified and not."""
-    mine = statistics.median(run.seconds for run, _, _ in results[ours])
-    plain = min(statistics.median(run.seconds for run, _, _ in results[rival]) for rival in rivals)
-    verified = min(statistics.median(run.seconds + hashing for run, hashing, _ in results[rival]) for rival in rivals)
+    mine = statistics.median(played.run.seconds for played in results[ours])
+    plain = min(statistics.median(played.run.seconds for played in results[rival]) for rival in rivals)
+    verified = min(statistics.median(played.verified_seconds for played in results[rival]) for rival in rivals)
     return (
         f"{ours} runs at {verified / mine:.2f} times the speed of the fastest other with a hash pass, "
         f"and at {plain / mine:.2f} times the speed of the fastest other without."
@@ -165,13 +184,13 @@ def ratios(results: Mapping[str, Sequence[tuple[Run, float, float]]], ours: str,
 def compare(place: Path, hub: Server, s3: Server, lock: Path, rounds: int, total: int) -> None:
     """Play all clients into `place`, in turn, and print the table."""
     entrants = clients(hub, s3, lock)
-    results: dict[str, list[tuple[Run, float, float]]] = {client.name: [] for client in entrants}
+    results: dict[str, list[Played]] = {client.name: [] for client in entrants}
     for _ in range(rounds):
         for client in entrants:
             results[client.name].append(play(client, place))
     print(
-        "| client | fetched, MB/s | fetched and verified, MB/s | seconds | CPU seconds | server's share of CPU "
-        "| peak MiB | again, s |\n|---|---|---|---|---|---|---|---|"
+        "| client | fetched, MB/s | verified, MB/s | seconds to verified | CPU seconds to verified "
+        "| server's share of the fetch's CPU | peak MiB | again, s |\n|---|---|---|---|---|---|---|---|"
     )
     for client in entrants:
         print(row(client, results[client.name], total))

@@ -209,8 +209,14 @@ http {{
     }}
     server {{
         listen 127.0.0.1:{port};
-        location = /api/models/{REPOSITORY}/revision/{COMMIT} {{ default_type application/json; alias {scratch}/info.json; }}
-        location = /api/models/{REPOSITORY}/tree/{COMMIT} {{ default_type application/json; alias {scratch}/tree.json; }}
+        location = /api/models/{REPOSITORY}/revision/{COMMIT} {{
+            default_type application/json;
+            alias {scratch}/info.json;
+        }}
+        location = /api/models/{REPOSITORY}/tree/{COMMIT} {{
+            default_type application/json;
+            alias {scratch}/tree.json;
+        }}
         location /{REPOSITORY}/resolve/{COMMIT}/ {{
             alias {served}/;
             add_header X-Repo-Commit {COMMIT};
