@@ -9,6 +9,7 @@ loopback carries 250 MB/s, and needs `tc`.
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -222,6 +223,7 @@ def main() -> None:
     if options.capped and IN_NAMESPACE not in os.environ:
         enter_capped_namespace()
     total = options.files * options.mib * MIB
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers and files go
     with (
         tempfile.TemporaryDirectory(dir=options.memory) as memory,
         tempfile.TemporaryDirectory(dir=options.disk) as disk,

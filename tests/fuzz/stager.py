@@ -310,6 +310,7 @@ def main(play_round: Callable[[World, Round], None] = play) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the hub goes
     began = time.monotonic()
     with fresh_world() as world:
         for number in range(options.rounds):
