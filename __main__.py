@@ -27,7 +27,7 @@ plan = judged_plan(request_of_stack(config, stack.lock))
 limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
 serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
-found = preflight(stack.instance, config, stack.kubeconfig, size)
+found = preflight(stack.instance, config, stack.kubeconfig, size, groups=serving.pods > 1)
 
 cluster = Provider(
     "cluster",
@@ -52,6 +52,7 @@ volume = WeightVolume(
         "path": config.weights_path,
         "size_bytes": size,
         "placement": nodes.placement,
+        "shared": serving.pods > 1,
         "adopt": found.adopt_claim,
     },
     pulumi.ResourceOptions(provider=cluster, depends_on=namespace),

@@ -16,6 +16,9 @@ from kubernetes.client import ApiClient, Configuration
 from config.quantity import quantity_bytes
 from config.stack import WeightsKind
 
+LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
+"""API group and version of groups of pods."""
+
 _TIMEOUT_SECONDS = (5, 30)
 """To connect, and to answer."""
 
@@ -63,15 +66,19 @@ class ClusterFacts:
     storage_classes: Mapping[str, bool] = field(default_factory=dict)
     """Classes that would fill a claim, and whether one that names no class gets them; read for kind `claim` alone. A
     volume made by hand fills claims of its class, whether or not there is a StorageClass of that name."""
+    leader_worker_sets: bool = False
+    """Whether the cluster knows LeaderWorkerSets; read for servers of several pods alone."""
 
 
-def read_cluster(kubeconfig: Mapping[str, Any], namespace: str, kind: WeightsKind) -> ClusterFacts:
-    """The facts of the cluster behind a kubeconfig that matter to a namespace and its kind of weights.
+def read_cluster(
+    kubeconfig: Mapping[str, Any], namespace: str, kind: WeightsKind, *, groups: bool = False
+) -> ClusterFacts:
+    """The facts of the cluster behind a kubeconfig that matter to a namespace, its kind of weights and its groups.
 
     Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
     """
     try:
-        return _facts(_connection(kubeconfig), namespace, kind)
+        return _facts(_connection(kubeconfig), namespace, kind, groups)
     except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
         raise ClusterUnreachable(" ".join(str(fault).split())) from None
     except (ValueError, KeyError):
@@ -85,7 +92,7 @@ def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
     return ApiClient(settings)
 
 
-def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
+def _facts(api: ApiClient, namespace: str, kind: WeightsKind, groups: bool) -> ClusterFacts:
     own = _answer(api, f"/api/v1/namespaces/{namespace}")
     disks = [] if kind is WeightsKind.HOST_PATH else _read(api, "/api/v1/persistentvolumes")["items"]
     claims = []
@@ -103,6 +110,7 @@ def _facts(api: ApiClient, namespace: str, kind: WeightsKind) -> ClusterFacts:
         claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
         storage_classes=storage_classes,
+        leader_worker_sets=groups and _answer(api, f"/apis/{LEADER_WORKER_SETS}") is not None,
     )
 
 

@@ -2,6 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Role(Enum):
+    """A pod's part in the server."""
+
+    ALONE = auto()
+    """All of it."""
+    LEADER = auto()
+    """The first of a group of nodes, which answers for all of them."""
+    WORKER = auto()
+    """Another of that group, which answers nobody."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 
 from components import cluster_facts
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.cluster_facts import LEADER_WORKER_SETS, ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
 from components.labels import labels
 from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
 from components.weight_volume import claim_name, volume_name
@@ -37,13 +37,15 @@ class Found:
     """Id of the claim to be taken over; None: there is none yet."""
 
 
-def preflight(instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None) -> Found:
-    """What is there already, after the cluster was found fit for the stack.
+def preflight(
+    instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None, *, groups: bool = False
+) -> Found:
+    """What is there already, after the cluster was found fit for the stack, whose server may be `groups` of pods.
 
     Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
     """
     try:
-        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace, stack.weights.kind)
+        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace, stack.weights.kind, groups=groups)
     except ClusterUnreachable as reason:
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
         if not pulumi.runtime.is_dry_run():
@@ -51,6 +53,7 @@ def preflight(instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], 
         pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
         return Found()
     faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
+    faults += group_faults(facts) if groups else []
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
@@ -67,6 +70,16 @@ def _found(instance: str, stack: StackConfig, facts: ClusterFacts) -> Found:
         adopt_namespace=namespace if is_own else None,
         adopt_claim=f"{namespace}/{claim}" if claim in facts.claims else None,
     )
+
+
+def group_faults(facts: ClusterFacts) -> list[str]:
+    """What keeps a server from running as groups of pods."""
+    if facts.leader_worker_sets:
+        return []
+    return [
+        f"the API {LEADER_WORKER_SETS} is missing: a server over several nodes needs the LeaderWorkerSet controller; "
+        "install it (https://lws.sigs.k8s.io/docs/installation/) and try again"
+    ]
 
 
 def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:

@@ -1,7 +1,8 @@
-"""What the plan settles for the server's pod: arguments, GPUs, memory and the time limits of its start."""
+"""What the plan settles for the server's pods: arguments, GPUs, memory and the time limits of its start."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Self
 
 import pulumi
@@ -16,10 +17,14 @@ HASHED_BYTES_PER_SECOND = 1e9
 
 @dataclass(frozen=True)
 class Serving:
-    """The plan as one pod of the server sees it."""
+    """The plan as the pods of the server see it."""
 
     gpus: int
-    """GPUs of the pod."""
+    """GPUs of each pod."""
+    nodes: int
+    """Nodes of each server, one pod on each; more than 1: they are a group that starts and ends together."""
+    replicas: int
+    """Servers."""
     arguments: Sequence[str]
     """Arguments of the engine that follow from model and plan, the stack's own among them."""
     environment: Mapping[str, str]
@@ -39,21 +44,27 @@ class Serving:
     """The Deployment counts as stuck after this long."""
     await_seconds: int
     """Pulumi waits this long for the server."""
+    termination_grace_seconds: int
+    """A pod that is told to end is killed after this long."""
+
+    @property
+    def pods(self) -> int:
+        """Pods of all servers."""
+        return self.nodes * self.replicas
 
     @classmethod
     def of(cls, plan: Plan, limits: TimeLimits, engine: Engine, nodes: Nodes) -> Self:
-        """The pod of a plan. llama.cpp spreads layers over all GPUs it is given; vLLM takes one for each rank.
+        """The pods of a plan. llama.cpp spreads layers over all GPUs it is given; vLLM takes one for each rank.
 
-        Raises pulumi.RunError for a layout that needs more than one node.
+        Raises pulumi.RunError for a layout that does not fill its nodes evenly, or takes more of them than there are.
         """
         gpus = nodes.gpus_per_node if engine.name is EngineName.LLAMA_CPP else plan.layout.gpus
-        if gpus > nodes.gpus_per_node and nodes.gpu:
-            raise pulumi.RunError(
-                f"heavylift:engine: the layout takes {gpus} GPUs and a node has {nodes.gpus_per_node}: expected one "
-                "that fits on a single node, since serving over several is not built yet; nothing was created"
-            )
+        width = ceil(gpus / nodes.gpus_per_node) if nodes.gpu else 1
+        _check_nodes(gpus, width, engine, nodes)
         return cls(
-            gpus=gpus if nodes.gpu else 0,
+            gpus=gpus // width if nodes.gpu else 0,
+            nodes=width,
+            replicas=engine.replicas,
             arguments=plan.engine_args,
             environment=dict(plan.engine_env),
             shared_memory_bytes=plan.host.shared_memory_bytes,
@@ -64,6 +75,21 @@ class Serving:
             startup_failure_threshold=limits.startup_failure_threshold,
             progress_deadline_seconds=limits.progress_deadline_seconds,
             await_seconds=limits.server_await_seconds,
+            termination_grace_seconds=limits.termination_grace_seconds,
+        )
+
+
+def _check_nodes(gpus: int, width: int, engine: Engine, nodes: Nodes) -> None:
+    if gpus % width:
+        raise pulumi.RunError(
+            f"heavylift:engine: the layout takes {gpus} GPUs, which {width} nodes of {nodes.gpus_per_node} cannot "
+            f"share evenly: expected a multiple of {width}; nothing was created"
+        )
+    needed, named = width * engine.replicas, len(nodes.names)
+    if needed > max(1, named):
+        raise pulumi.RunError(
+            f"heavylift:nodes.names: has {named} nodes: expected at least {needed}, for heavylift:engine.replicas "
+            f"{engine.replicas} of {width} each; nothing was created"
         )
 
 

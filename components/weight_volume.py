@@ -77,6 +77,8 @@ class WeightVolumeArgs(TypedDict):
     """Size of the volume, for `local` and `claim`."""
     placement: Placement
     """The nodes that stage and serve."""
+    shared: NotRequired[bool]
+    """Whether pods on several nodes mount the one `claim`; unset: on one node."""
     adopt: NotRequired[str | None]
     """`namespace/name` of a claim that an earlier stack left, to be taken over; unset: a new one is made."""
 
@@ -166,7 +168,8 @@ class WeightVolume(pulumi.ComponentResource):
         }
 
     def _claim_spec(self) -> dict[str, Any]:
-        return {"access_modes": ["ReadWriteOnce"], "resources": {"requests": {"storage": self._size()}}}
+        mode = "ReadWriteMany" if self._args.get("shared") else "ReadWriteOnce"
+        return {"access_modes": [mode], "resources": {"requests": {"storage": self._size()}}}
 
     def _path(self) -> str:
         path = self._args.get("path")

@@ -36,6 +36,13 @@ NodeName = Annotated[
 ]
 AbsolutePath = Annotated[str, Matching(r"/[\w.@+-]+(/[\w.@+-]+)*", "an absolute path such as /mnt/nvme")]
 Repository = Annotated[str, Matching(r"[\w.-]+/[\w.-]+", "owner/name, such as moonshotai/Kimi-K2.5")]
+Device = Annotated[str, Matching(r"[\w.-]+", "a device's name without spaces, such as mlx5_0 or eth0")]
+Attachment = Annotated[
+    str,
+    Matching(
+        r"([a-z0-9-]+/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "a NetworkAttachmentDefinition, as name or namespace/name"
+    ),
+]
 Source = Annotated[str, Matching(r"hub|(s3|https?)://\S+", "hub, s3://bucket/prefix or https://host/path")]
 DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
 
@@ -70,6 +77,26 @@ class FabricKind(StrEnum):
     EFA = "efa"
 
 
+class PodNetwork(StrEnum):
+    """Where the ranks of a group meet before they talk over the fabric."""
+
+    POD = "pod"
+    HOST = "host"
+
+
+class GpuDirect(StrEnum):
+    """How far apart GPU and network card may be for data to go from one to the other without host memory.
+
+    The names are those of NCCL_NET_GDR_LEVEL (docs.nvidia.com/deeplearning/nccl, environment variables).
+    """
+
+    OFF = "LOC"
+    ONE_SWITCH = "PIX"
+    SWITCHES = "PXB"
+    HOST_BRIDGE = "PHB"
+    ANYWHERE = "SYS"
+
+
 class Fabric(Section):
     """The network between the nodes' GPUs, as its device plugin offers it."""
 
@@ -79,6 +106,22 @@ class Fabric(Section):
     """Extended resource of the device plugin, such as `rdma/ib`."""
     count: PositiveInt
     """Devices of that resource on each node."""
+    devices: Sequence[Device] = ()
+    """InfiniBand devices to use, such as `mlx5_0`; unset: every one that the pod is given. Name them where a node has
+    others, for storage."""
+    network: PodNetwork = PodNetwork.POD
+    """Network on which the ranks meet. `pod`: the cluster's own. `host`: the node's."""
+    interface: Device | None = None
+    """Interface on which the ranks meet, such as `bond0`; unset: `eth0`, as pods have it. Network `host` needs it."""
+    attachments: Sequence[Attachment] = ()
+    """Secondary networks of each pod (NetworkAttachmentDefinitions of Multus), where the fabric's devices come with
+    one."""
+    gpu_direct: GpuDirect | None = None
+    """Distance up to which a GPU and a network card exchange data directly: `LOC` (never), `PIX`, `PXB`, `PHB` or
+    `SYS`; unset: the communication library decides."""
+    topology_label: Text | None = None
+    """Label of the nodes that names their part of the fabric; each group then has one such part to itself. Unset:
+    groups may share."""
 
 
 class TaintEffect(StrEnum):
@@ -250,6 +293,8 @@ class Engine(Section):
     """Groups of layers, one behind the other."""
     data_parallel: PositiveInt | None = None
     """Copies of the attention layers."""
+    replicas: PositiveInt = 1
+    """Servers behind the one Service, each on nodes of its own."""
     expert_parallel: bool = False
     """Spread whole experts over the GPUs instead of cutting each of them."""
     decode_context_parallel: PositiveInt | None = None
@@ -327,7 +372,12 @@ class StackConfig(Section):
 
 def _contradictions(stack: StackConfig) -> list[str]:
     """Faults between keys of different objects, and with the catalogue."""
-    return [*_gpu_contradictions(stack), *_volume_contradictions(stack), *_engine_contradictions(stack)]
+    return [
+        *_gpu_contradictions(stack),
+        *_fabric_contradictions(stack),
+        *_volume_contradictions(stack),
+        *_engine_contradictions(stack),
+    ]
 
 
 def _gpu_contradictions(stack: StackConfig) -> list[str]:
@@ -337,6 +387,16 @@ def _gpu_contradictions(stack: StackConfig) -> list[str]:
         find_gpu(stack.nodes.gpu)
     except NotInCatalogueError as fault:
         return [f"heavylift:nodes.gpu: {fault}; another one is a row in config/data/gpus.json"]
+    return []
+
+
+def _fabric_contradictions(stack: StackConfig) -> list[str]:
+    fabric = stack.nodes.fabric
+    if fabric and fabric.network is PodNetwork.HOST and fabric.interface is None:
+        return [
+            "heavylift:nodes.fabric.interface: is missing: network 'host' expects the name of the nodes' interface, "
+            "such as bond0"
+        ]
     return []
 
 
@@ -361,9 +421,10 @@ def _engine_contradictions(stack: StackConfig) -> list[str]:
     if engine.name is EngineName.VLLM and stack.nodes.gpu is None:
         faults.append("heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node")
     ranks = (engine.tensor_parallel or 1) * (engine.pipeline_parallel or 1) * (engine.data_parallel or 1)
+    ranks *= engine.replicas
     if stack.nodes.gpu is not None and ranks > stack.nodes.gpus_per_node * max(1, len(stack.nodes.names)):
         faults.append(
-            f"heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel is {ranks}: expected at most the "
-            f"{stack.nodes.gpus_per_node * max(1, len(stack.nodes.names))} GPUs of heavylift:nodes"
+            f"heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel x replicas is {ranks}: expected at "
+            f"most the {stack.nodes.gpus_per_node * max(1, len(stack.nodes.names))} GPUs of heavylift:nodes"
         )
     return faults

@@ -26,7 +26,10 @@ def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
 
 
 def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest:
-    """All that a stack says about model, hardware and engine; the lock's bytes where there is one."""
+    """All that a stack says about model, hardware and engine; the lock's bytes where there is one.
+
+    Of several replicas it asks for one, on its share of the nodes.
+    """
     nodes, model, weights, stage, engine = stack.nodes, stack.model, stack.weights, stack.stage, stack.engine
     bandwidth = bytes_per_second(stage.bandwidth) if stage.bandwidth else DEFAULT_STAGING_BYTES_PER_SECOND
     return FitRequest(
@@ -34,7 +37,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         weights_bytes=lock.total_bytes if lock else None,
         include=tuple(model.include),
         gpu=nodes.gpu,
-        nodes=max(1, len(nodes.names)),
+        nodes=max(1, len(nodes.names) // engine.replicas),
         gpus_per_node=nodes.gpus_per_node,
         fabric=nodes.fabric.kind if nodes.fabric else None,
         driver=nodes.driver,

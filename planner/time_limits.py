@@ -1,4 +1,4 @@
-"""The five time limits of a deployment, all derived from the plan's two durations.
+"""The time limits of a deployment, derived from the plan's two durations.
 
 Each limit that encloses another is a little longer, so that the innermost fails first and its reason is the one that is
 seen: the Job's deadline before Pulumi's wait for the Job; the engine's own ready time-out before the startup probe, the
@@ -32,6 +32,10 @@ PROBE_GRACE_SECONDS = 60
 POD_START_SECONDS = 900
 """Scheduling, and pulling an engine image of ten gigabytes or more."""
 
+TERMINATION_GRACE_SECONDS = 60
+"""For a server that is told to end. The cluster's default of 30 s is short for a process that has hundreds of gigabytes
+mapped and pinned, and peers to leave."""
+
 PULUMI_GRACE_SECONDS = 120
 """Pulumi waits this much longer than the cluster, so that the cluster's reason is the one reported."""
 
@@ -54,6 +58,8 @@ class TimeLimits:
     """`progressDeadlineSeconds` of the Deployment."""
     server_await_seconds: int
     """Pulumi's time-out for the server."""
+    termination_grace_seconds: int = TERMINATION_GRACE_SECONDS
+    """`terminationGracePeriodSeconds` of the server."""
 
     @property
     def startup_seconds(self) -> int:

@@ -31,6 +31,7 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
             NodeFacts(name, labels={HOSTNAME_LABEL: name}, allocatable=allocatable)
             for name in nodes.names or ["only-node"]
         ],
+        leader_worker_sets=True,
         storage_classes={
             "standard": True,
             **({stack.weights.storage_class: False} if stack.weights.storage_class else {}),
@@ -56,7 +57,7 @@ def run_program(
     }
     token = {f"{NAMESPACE}hub_token": hub_token} if hub_token else {}
 
-    def described(*_: object) -> ClusterFacts:
+    def described(*_: object, **__: object) -> ClusterFacts:
         if isinstance(cluster, ClusterUnreachable):
             raise cluster
         return cluster or fit_cluster(StackConfig.parse(sections))

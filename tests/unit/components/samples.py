@@ -31,11 +31,18 @@ LLAMA_CPP = Engine(name=EngineName.LLAMA_CPP, version="b10920", image="ghcr.io/g
 
 
 def serving(
-    gpus: int = 8, shared_memory_bytes: int = 16 * 2**30, memory_bytes: int | None = None, masked: str | None = None
+    gpus: int = 8,
+    shared_memory_bytes: int = 16 * 2**30,
+    memory_bytes: int | None = None,
+    masked: str | None = None,
+    nodes: int = 1,
+    replicas: int = 1,
 ) -> Serving:
     """A plan's word on one pod, with limits that no other number repeats."""
     return Serving(
         gpus=gpus,
+        nodes=nodes,
+        replicas=replicas,
         arguments=["--tensor-parallel-size", str(gpus)] if gpus > 1 else [],
         environment={"FROM_PLAN": "1"},
         shared_memory_bytes=shared_memory_bytes,
@@ -46,4 +53,5 @@ def serving(
         startup_failure_threshold=166,
         progress_deadline_seconds=2560,
         await_seconds=2680,
+        termination_grace_seconds=45,
     )

@@ -141,6 +141,14 @@ def test_local_disks_are_read_where_weights_lie_on_them() -> None:
     assert (facts.claims, facts.storage_classes) == ({}, {})
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_whether_there_is_an_api_for_groups_is_asked_where_it_matters(there: bool) -> None:
+    api = {"/apis/leaderworkerset.x-k8s.io/v1": {"kind": "APIResourceList", "resources": []}} if there else {}
+    with api_server(ANSWERS | api) as config:
+        assert read_cluster(config, "serving", WeightsKind.HOST_PATH, groups=True).leader_worker_sets is there
+        assert read_cluster(config, "serving", WeightsKind.HOST_PATH).leader_worker_sets is False
+
+
 def test_a_namespace_that_is_missing_is_no_fault() -> None:
     answers = {path: answer for path, answer in ANSWERS.items() if path != "/api/v1/namespaces/serving"}
     with api_server(answers) as config:

@@ -56,9 +56,35 @@ def test_each_limit_encloses_the_one_before() -> None:
     assert 3 * 500 <= serving.engine_ready_seconds < startup < serving.progress_deadline_seconds < serving.await_seconds
 
 
-def test_a_layout_over_several_nodes_is_refused_by_its_key() -> None:
-    with pytest.raises(pulumi.RunError, match=r"heavylift:engine: the layout takes 16 GPUs and a node has 8"):
-        of(replace(PLAN, layout=Layout(tp=8, pp=2)))
+TWO = Nodes(gpu="h100", gpus_per_node=8, names=["a", "b"])
+
+
+def test_a_layout_of_more_gpus_than_a_node_has_is_a_group_of_nodes() -> None:
+    serving = of(replace(PLAN, layout=Layout(tp=8, pp=2)), nodes=TWO)
+    assert (serving.gpus, serving.nodes, serving.replicas, serving.pods) == (8, 2, 1, 2)
+
+
+@pytest.mark.parametrize("layout", [Layout(tp=8, dp=2, ep=16), Layout(tp=16), Layout(tp=4, pp=4), Layout(tp=8, pp=2)])
+def test_other_layouts_over_the_same_nodes_are_the_same_group(layout: Layout) -> None:
+    serving = of(replace(PLAN, layout=layout), nodes=TWO)
+    assert (serving.gpus, serving.nodes) == (8, 2)
+
+
+def test_a_layout_that_leaves_gpus_of_each_node_idle_takes_the_same_number_on_each() -> None:
+    serving = of(replace(PLAN, layout=Layout(tp=6, pp=2)), nodes=TWO)
+    assert (serving.gpus, serving.nodes) == (6, 2)
+
+
+def test_a_layout_that_its_nodes_cannot_share_evenly_is_refused() -> None:
+    with pytest.raises(pulumi.RunError, match="takes 9 GPUs, which 2 nodes of 8 cannot share evenly"):
+        of(replace(PLAN, layout=Layout(tp=3, pp=3)), nodes=TWO)
+
+
+def test_more_nodes_than_are_named_are_refused_with_both_numbers() -> None:
+    engine = VLLM.model_copy(update={"replicas": 2})
+    with pytest.raises(pulumi.RunError, match=r"nodes\.names: has 2 nodes: expected at least 4") as caught:
+        of(replace(PLAN, layout=Layout(tp=8, pp=2)), engine=engine, nodes=TWO)
+    assert "nothing was created" in str(caught.value)
 
 
 @pytest.mark.parametrize(("verify", "seconds"), [(Verification.QUICK, 0.0), (Verification.FULL, 600.0)])

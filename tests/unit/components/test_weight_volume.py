@@ -22,6 +22,7 @@ def made(
     adopt: str | None = None,
     storage_class: str | None = None,
     retain: bool = True,
+    shared: bool = False,
 ) -> tuple[Recording, list[PlacedVolume]]:
     args: WeightVolumeArgs = {
         "instance": "h200",
@@ -31,6 +32,7 @@ def made(
         "size_bytes": size_bytes,
         "placement": placement,
         "adopt": adopt,
+        "shared": shared,
     }
     volumes: list[PlacedVolume] = []
     recording = record(lambda: volumes.extend(WeightVolume("weights", args).volumes))
@@ -100,6 +102,12 @@ def test_a_claim_names_a_storage_class_only_where_the_stack_does(
     recording, _ = made(WeightsKind.CLAIM, ANYWHERE, storage_class=storage_class)
     spec = recording.only(":PersistentVolumeClaim").inputs["spec"]
     assert {key: value for key, value in spec.items() if key == "storageClassName"} == given
+
+
+@pytest.mark.parametrize(("shared", "mode"), [(False, "ReadWriteOnce"), (True, "ReadWriteMany")])
+def test_a_claim_for_pods_on_several_nodes_is_one_that_all_of_them_can_mount(shared: bool, mode: str) -> None:
+    recording, _ = made(WeightsKind.CLAIM, shared=shared)
+    assert recording.only(":PersistentVolumeClaim").inputs["spec"]["accessModes"] == [mode]
 
 
 def test_a_directory_of_the_nodes_is_mounted_on_each_of_them_and_makes_no_object() -> None:

@@ -17,6 +17,7 @@ from tests.program import PROGRAM, fit_cluster, run_program
 from tests.recording_engine import Recording
 
 H200 = read_sections(stack_file("h200", PROGRAM))
+H100X16 = read_sections(stack_file("h100x16", PROGRAM))
 DEV = read_sections(stack_file("dev", PROGRAM))
 
 
@@ -74,7 +75,7 @@ def test_another_stager_leaves_the_servers_pod_as_it_is(monkeypatch: pytest.Monk
     before = run_program(monkeypatch, "h200")
     verifier = tmp_path / "verify.py"
     verifier.write_text("# another one")
-    monkeypatch.setattr(inference_server, "_VERIFIER", verifier)
+    monkeypatch.setattr(inference_server, "VERIFIER", verifier)
     monkeypatch.setattr(weight_stage, "stager_files", lambda: {"__main__.py": "# another one"})
     after = run_program(monkeypatch, "h200")
     programs = [{each.name: each.inputs["data"] for each in run.of_type(":ConfigMap")} for run in (before, after)]
@@ -206,6 +207,38 @@ def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkey
 def test_an_update_without_a_cluster_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     message = refused(monkeypatch, "h200", cluster=ClusterUnreachable("connection refused"))
     assert message == "cluster 'test' cannot be reached: connection refused; nothing was created"
+
+
+def test_a_group_on_a_cluster_without_its_api_ends_the_program_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without = replace(fit_cluster(StackConfig.parse(H100X16)), leader_worker_sets=False)
+    message = refused(monkeypatch, "h100x16", cluster=without, preview=True)
+    assert "the API leaderworkerset.x-k8s.io/v1 is missing" in message
+    assert "https://lws.sigs.k8s.io" in message
+
+
+def test_every_node_of_a_group_is_staged_spares_too_and_the_pods_go_to_exactly_those(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three = edited(H100X16, nodes={"names": ["h100-0", "h100-1", "h100-2"]})
+    recording = run_program(monkeypatch, "h100x16", sections=three)
+    jobs = [job.inputs["spec"]["template"]["spec"]["nodeSelector"] for job in recording.of_type(":Job")]
+    staged = sorted(selector["kubernetes.io/hostname"] for selector in jobs)
+    template = recording.only(":LeaderWorkerSet").inputs["spec"]["leaderWorkerTemplate"]
+    for part in ("leaderTemplate", "workerTemplate"):
+        required = template[part]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == staged
+    assert urns(recording, ":Job") <= recording.only(":InferenceServer").depends_on
+
+
+def test_experts_over_two_nodes_are_served_by_the_same_kind_of_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = {"pipeline_parallel": None, "data_parallel": 2, "expert_parallel": True, "max_model_len": 131072}
+    recording = run_program(monkeypatch, "h100x16", sections=edited(H100X16, engine=layout), preview=True)
+    made = recording.only(":LeaderWorkerSet").inputs["spec"]["leaderWorkerTemplate"]
+    arguments = " ".join(made["workerTemplate"]["spec"]["containers"][0]["args"])
+    assert "--tensor-parallel-size 8 --data-parallel-size 2 --enable-expert-parallel" in arguments
+    assert "--nnodes 2 --node-rank $(LWS_WORKER_INDEX)" in arguments
 
 
 def test_a_namespace_of_somebody_else_is_used_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:

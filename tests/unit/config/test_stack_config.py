@@ -215,8 +215,18 @@ def test_a_long_value_is_cut_in_the_message() -> None:
         ),
         (
             {"nodes": {"names": ["a"], "gpu": "h200", "gpus_per_node": 4, "nvme_path": "/mnt/nvme"}},
-            "heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel is 8: expected at most the 4 GPUs "
-            "of heavylift:nodes",
+            "heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel x replicas is 8: expected at most "
+            "the 4 GPUs of heavylift:nodes",
+        ),
+        (
+            {
+                "nodes": {
+                    **GOOD["nodes"],
+                    "fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8, "network": "host"},
+                }
+            },
+            "heavylift:nodes.fabric.interface: is missing: network 'host' expects the name of the nodes' interface, "
+            "such as bond0",
         ),
     ],
 )

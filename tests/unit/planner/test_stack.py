@@ -1,6 +1,8 @@
 """From a stack's names to the planner's."""
 
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from planner.stack import request_of_named_stack, request_of_stack
 
 _PROGRAM = Path(__file__).parents[3]
 
-_SECTIONS = {
+_SECTIONS: dict[str, Any] = {
     "nodes": {
         "names": ["a", "b"],
         "gpu": "h100",
@@ -51,6 +53,13 @@ def test_everything_a_stack_says_reaches_the_request() -> None:
     assert (request.host_memory_bytes, request.volume_bytes, request.keep_revisions) == (2**38, 2**41, 3)
     assert request.staging_bytes_per_second == 1.25e9
     assert request.extra_args == ("--seed=1",)
+
+
+def test_of_several_replicas_one_is_planned_on_its_share_of_the_nodes() -> None:
+    sections = deepcopy(_SECTIONS)
+    sections["nodes"]["names"] = ["a", "b", "c", "d", "spare"]
+    sections["engine"]["replicas"] = 2
+    assert request_of_stack(StackConfig.parse(sections), None).nodes == 2
 
 
 def test_two_nodes_of_h100_fit_with_the_published_weights_by_stage() -> None:

@@ -1,0 +1,158 @@
+"""Checks, before an engine starts, that NCCL would really use InfiniBand; exit status 0 means: it can.
+
+This one file, standard library only, runs alone in an init container of the engine's own image (`python
+fabric_check.py`), so that device, user and limits are the engine's. It takes a moment, and prints every problem with
+what to fix; without it NCCL falls back on sockets, or fails twenty minutes into a load. `--root DIR` reads recorded
+`/sys`, `/dev` and `/proc` trees instead of the machine's. Speed, and whether GPU and card exchange data directly, it
+does not measure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ACTIVE = "4: ACTIVE"
+INFINIBAND = "InfiniBand"
+IPC_LOCK = 14
+"""Number of CAP_IPC_LOCK (linux/capability.h)."""
+LOCKED_MEMORY_BYTES = 2**34
+"""Less than this counts as too small: NCCL pins buffers for each GPU and peer, and who sets a limit on purpose sets
+none. The usual default is 64 KiB or 8 MiB."""
+LIMIT_HELP = (
+    "set LimitMEMLOCK=infinity in the node's containerd.service and restart it; a pod cannot, and the capability "
+    "IPC_LOCK counts only for a process that runs as root"
+)
+
+
+def problems(
+    root: Path, *, devices: Sequence[str] = (), resource: str = "", environment: Mapping[str, str] | None = None
+) -> list[str]:
+    """Every reason why NCCL would not use InfiniBand, one line each; empty: it would.
+
+    `devices` are those to use; none: all that the container was given.
+    """
+    settings = os.environ if environment is None else environment
+    return [
+        *_setting_problems(root, settings),
+        *_device_problems(root, devices, resource),
+        *_memory_problems(root),
+    ]
+
+
+def _setting_problems(root: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    if environment.get("NCCL_IB_DISABLE", "0") != "0":
+        yield f"NCCL_IB_DISABLE is {environment['NCCL_IB_DISABLE']}: take it out of heavylift:engine.environment"
+    interfaces = _names(root / "sys/class/net")
+    for variable in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+        wanted = environment.get(variable)
+        if wanted and wanted not in interfaces:
+            found = ", ".join(interfaces) or "none"
+            yield f"{variable} is {wanted}, and the interfaces are {found}: correct heavylift:nodes.fabric.interface"
+
+
+def _device_problems(root: Path, wanted: Sequence[str], resource: str) -> Iterator[str]:
+    present = _names(root / "sys/class/infiniband")
+    if not present:
+        yield (
+            "the node has no InfiniBand device (/sys/class/infiniband is empty): load its driver (mlx5_ib), or serve "
+            "on nodes that have one"
+        )
+        return
+    yield from (
+        f"{device}: no such device, the node has {', '.join(present)}: correct heavylift:nodes.fabric.devices"
+        for device in wanted
+        if device not in present
+    )
+    files = _device_files(root)
+    given = [device for device in present if device in files]
+    if not given:
+        yield (
+            f"the container was given none of the node's {len(present)} InfiniBand devices (no /dev/infiniband/uverbs*)"
+            f": check that the RDMA device plugin runs on the node and that {resource or 'its resource'} is its own"
+        )
+    used = [device for device in present if device in wanted] or given
+    faults = {device: _fault(root, device, files.get(device)) for device in used}
+    yield from (f"{device}: {fault}" for device, fault in faults.items() if fault)
+
+
+def _device_files(root: Path) -> dict[str, Path]:
+    """The file by which a process reaches each InfiniBand device, as far as this container has them."""
+    found = {}
+    for entry in _names(root / "sys/class/infiniband_verbs"):
+        file = root / "dev/infiniband" / entry
+        if entry.startswith("uverbs") and file.exists():
+            found[_text(root / "sys/class/infiniband_verbs" / entry / "ibdev")] = file
+    return found
+
+
+def _fault(root: Path, device: str, file: Path | None) -> str | None:
+    if file is None:
+        return "the container was not given this device: ask for more of the RDMA plugin's resource, or leave it out"
+    try:
+        os.close(os.open(file, os.O_RDWR))
+    except OSError as refusal:
+        return f"/dev/infiniband/{file.name} cannot be opened ({refusal.strerror}): let the RDMA plugin hand it out"
+    ports = sorted((root / "sys/class/infiniband" / device / "ports").iterdir())
+    linked = [port for port in ports if _text(port / "link_layer") == INFINIBAND]
+    if not linked:
+        layers = ", ".join(sorted({_text(port / "link_layer") for port in ports})) or "unknown"
+        return f"its link layer is {layers}, not {INFINIBAND}: name the right ones in heavylift:nodes.fabric.devices"
+    if any(_text(port / "state") == ACTIVE for port in linked):
+        return None
+    states = "; ".join(f"port {port.name} is {_text(port / 'state')}, {_text(port / 'phys_state')}" for port in linked)
+    return f"{states}: check cable and switch, and that a subnet manager runs; or leave it out of the devices"
+
+
+def _memory_problems(root: Path) -> Iterator[str]:
+    soft = _locked_memory_limit(root)
+    if soft is None or soft >= LOCKED_MEMORY_BYTES or _may_lock(root):
+        return
+    yield f"locked memory is limited to {soft} bytes: {LIMIT_HELP}"
+
+
+def _locked_memory_limit(root: Path) -> int | None:
+    """Bytes that this process may lock; None: any number."""
+    for line in (root / "proc/self/limits").read_text().splitlines():
+        if line.startswith("Max locked memory"):
+            soft = line.removeprefix("Max locked memory").split()[0]
+            return None if soft == "unlimited" else int(soft)
+    return None
+
+
+def _may_lock(root: Path) -> bool:
+    """Whether CAP_IPC_LOCK is in force: it may be granted to a container and count for root alone."""
+    for line in (root / "proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> IPC_LOCK & 1)
+    return False
+
+
+def _names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+
+
+def _text(file: Path) -> str:
+    return file.read_text().strip()
+
+
+def main() -> int:
+    """Exit status 0, or 1 with every problem on standard error."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path("/"), help="read the trees below this directory")
+    parser.add_argument("--device", action="append", default=[], dest="devices", help="device to use; unset: all given")
+    parser.add_argument("--resource", default="", help="the device plugin's resource, for the messages")
+    arguments = parser.parse_args()
+    found = problems(arguments.root, devices=arguments.devices, resource=arguments.resource)
+    if not found:
+        print("InfiniBand is there: NCCL will use it")
+        return 0
+    print("NCCL would not use InfiniBand here, although the stack asks for it:", *found, sep="\n  ", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
