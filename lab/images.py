@@ -1,7 +1,7 @@
 """The lab's container images, made without a registry, and the model that its hub serves.
 
 `heavylift.lab/pause` holds a pod; `heavylift.lab/python` stands for a slim Python image; `heavylift.lab/llama-cpp`
-has an `/app/llama-server`. They never take a public image's name.
+has an `/app/llama-server`, and a `vllm` that only meets its other ranks. They never take a public image's name.
 """
 
 import hashlib
@@ -126,9 +126,10 @@ def _build_engine(workspace: Path, _progress: Progress) -> None:
     site = tree / "opt/engine"
     site.mkdir(parents=True)
     wheels.install(PINS / "images/engine.txt", site, *wheels_for_image())
-    (tree / "app").mkdir()
-    shutil.copy(HERE / "llama_server.py", tree / "app/llama-server")
-    (tree / "app/llama-server").chmod(0o755)
+    for program, command in (("llama_server.py", "app/llama-server"), ("vllm.py", "usr/local/bin/vllm")):
+        (tree / command).parent.mkdir(parents=True)
+        shutil.copy(HERE / program, tree / command)
+        (tree / command).chmod(0o755)
     _layer(tree, workspace / "layer.tar")
     settings = {"Env": ["PYTHONPATH=/opt/engine"], "Entrypoint": ["/app/llama-server"]}
     _archive(ENGINE_IMAGE, [ensure(PYTHON) / "layer.tar", workspace / "layer.tar"], settings, workspace / "image.tar")
@@ -156,6 +157,7 @@ ENGINE = _piece(
     _build_engine,
     "about 30 s",
     HERE / "llama_server.py",
+    HERE / "vllm.py",
     PINS / "images/engine.txt",
     debian.release(),
     *PYTHON_PACKAGES,

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""A stand-in for vLLM over several nodes: it computes nothing, and meets and fails as vLLM's ranks do.
+
+Rank 0 listens at its own address and serves only when every other rank has come; each of the others connects to the
+address it was given. A rank that loses its peers ends with an error, on either side. `/ranks` says who met.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+READY_SECONDS = float(os.environ.get("VLLM_ENGINE_READY_TIMEOUT_S", "600"))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags that matter here, with vLLM's names and defaults; all others are let through."""
+    flags = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
+    flags.add_argument("command", choices=["serve"])
+    flags.add_argument("model")
+    flags.add_argument("--served-model-name", required=True)
+    flags.add_argument("--port", type=int, default=8000)
+    flags.add_argument("--nnodes", type=int, default=1)
+    flags.add_argument("--node-rank", type=int, default=0)
+    flags.add_argument("--master-addr", default="127.0.0.1")
+    flags.add_argument("--master-port", type=int, default=29501)
+    flags.add_argument("--headless", action="store_true")
+    return flags
+
+
+def introduction(flags: argparse.Namespace) -> dict[str, object]:
+    """What a rank says of itself: its files prove that it can read the weights."""
+    files = sorted(path.name for path in Path(flags.model).iterdir() if not path.name.startswith("."))
+    return {"rank": flags.node_rank, "host": socket.gethostname(), "address": flags.master_addr, "files": files}
+
+
+def end(reason: str) -> None:
+    """Ends the whole process, whichever thread notices."""
+    print(f"rank lost: {reason}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def watch(connection: socket.socket, who: str) -> None:
+    """Ends with an error when the peer goes."""
+    try:
+        gone = not connection.recv(1)
+    except OSError:
+        gone = True
+    if gone:
+        end(who)
+
+
+def lead(flags: argparse.Namespace) -> None:
+    """Waits for every other rank, then serves."""
+    ranks = {flags.node_rank: introduction(flags)}
+    connections = []
+    with socket.create_server(("", flags.master_port)) as listener:
+        listener.settimeout(READY_SECONDS)
+        while len(ranks) < flags.nnodes:
+            connection, _ = listener.accept()
+            came = json.loads(connection.makefile().readline())
+            ranks[came["rank"]] = came
+            connections.append(connection)
+            threading.Thread(target=watch, args=(connection, f"rank {came['rank']}"), daemon=True).start()
+    met = [ranks[rank] for rank in sorted(ranks)]
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            models = {"object": "list", "data": [{"id": flags.served_model_name, "object": "model"}]}
+            known: dict[str, object] = {"/health": {}, "/v1/models": models, "/ranks": met}
+            self.send_response(200 if self.path in known else 404)
+            self.end_headers()
+            self.wfile.write(json.dumps(known.get(self.path)).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Probes are not worth a line."""
+
+    print("every rank is here", flush=True)
+    ThreadingHTTPServer(("", flags.port), Answers).serve_forever()
+
+
+def follow(flags: argparse.Namespace) -> None:
+    """Meets rank 0 and stays as long as it does."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            connection = socket.create_connection((flags.master_addr, flags.master_port), timeout=5)
+            break
+        except OSError as reason:
+            if time.monotonic() > deadline:
+                end(f"no rank 0 at {flags.master_addr}: {reason}")
+            time.sleep(0.5)
+    connection.settimeout(None)
+    connection.sendall(json.dumps(introduction(flags)).encode() + b"\n")
+    print("met rank 0", flush=True)
+    watch(connection, "rank 0")
+
+
+def main() -> None:
+    """One rank."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    flags, _ = parser().parse_known_args()
+    if flags.headless != (flags.node_rank > 0):
+        raise SystemExit("rank 0 serves and all other ranks are headless")
+    if flags.headless:
+        follow(flags)
+    else:
+        lead(flags)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""A group of two that really runs: staged by the stager on two real nodes, and met over TCP by a stand-in for vLLM."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.hub.client import HubClient, running_hub
+from lab.lifecycle import Lab
+from lab.project import Project
+from lab.simulated import SimulatedNodes
+from lab.site import CHECKOUT, Site
+from tests.lab.kubectl import Kubectl
+from tests.lab.serving import FIRST, WEIGHTS, own_hub
+
+NAMESPACE = "group-test"
+ROOT = f"{WEIGHTS}/{NAMESPACE}"
+REAL = ("real-0", "real-1")
+FILES = ["README.md", "config.json"]
+
+
+@pytest.fixture(scope="module")
+def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
+    """A hub on the host, where pods reach it."""
+    state = tmp_path_factory.mktemp("hub")
+    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def two_real_nodes(lab: Lab, site: Site) -> Iterator[None]:
+    """Two nodes that run containers and are said to have GPUs and a fabric, which they have not."""
+    while lab.real_nodes < len(REAL):
+        lab.add_real_node()
+    nodes = SimulatedNodes(site)
+    resources = {"nvidia.com/gpu": 8, "rdma/ib": 8}
+    for node in REAL:
+        for resource, count in resources.items():
+            nodes.set_resource(node, resource, count)
+    yield
+    for node in REAL:
+        for resource in resources:
+            nodes.set_resource(node, resource, None)
+
+
+@pytest.fixture
+def stack(
+    two_real_nodes: None,
+    lab: Lab,
+    hub: HubClient,
+    kubectl: Kubectl,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> Iterator[Project]:
+    """The stack `h100x16` on the two real nodes, with a small model and no fabric."""
+    hub.clear_requests()
+    project = Project.copy(CHECKOUT, tmp_path / "program", {**environment, "HF_ENDPOINT": hub.url}, "h100x16")
+    project.configure(
+        cluster={"namespace": NAMESPACE},
+        nodes={"names": list(REAL), "driver": None, "fabric": None},
+        model={"repository": "acme/model", "revision": FIRST, "include": FILES},
+        weights={"path": ROOT},
+        engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None},
+    )
+    yield project
+    destroyed = project.destroy()
+    assert destroyed.status == 0, destroyed
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    for node in REAL:
+        lab.on_node(node, "rm", "-rf", ROOT)
+
+
+def pods(kubectl: Kubectl) -> list[dict[str, Any]]:
+    """The server's pods, leader first."""
+    found = kubectl.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=server")["items"]
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+def ask(kubectl: Kubectl, path: str) -> Any:
+    """The answer of the Service, by way of the API server."""
+    return json.loads(kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/services/h100x16:8000/proxy{path}"))
+
+
+def ready(kubectl: Kubectl) -> bool:
+    """Whether the group is ready."""
+    [group] = kubectl.get("leaderworkersets", "-n", NAMESPACE)["items"]
+    return bool(group.get("status", {}).get("readyReplicas") == 1)
+
+
+def last_words(kubectl: Kubectl, container: str) -> set[str]:
+    """What an init container of that name said when it last failed, in any of the pods."""
+    said = set()
+    for pod in pods(kubectl):
+        for status in pod["status"].get("initContainerStatuses", []):
+            for state in (status["state"], status.get("lastState", {})):
+                ended = state.get("terminated", {})
+                if status["name"] == container and ended.get("exitCode"):
+                    said.add(str(ended.get("message", "")))
+    return said
+
+
+def wait_for_words(kubectl: Kubectl, container: str, wanted: str, seconds: float = 90) -> set[str]:
+    """The last words of an init container as soon as they contain `wanted`."""
+    deadline = time.monotonic() + seconds
+    said = last_words(kubectl, container)
+    while not any(wanted in words for words in said):
+        assert time.monotonic() < deadline, f"{container} did not say {wanted!r} within {seconds} s but {said}"
+        time.sleep(0.5)
+        said = last_words(kubectl, container)
+    return said
+
+
+def digest_on(lab: Lab, node: str) -> str:
+    """The one directory of weights on a node."""
+    [digest] = lab.on_node(node, "ls", ROOT).split()
+    return f"{ROOT}/{digest}"
+
+
+def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
+    stack: Project, kubectl: Kubectl, lab: Lab, hub: HubClient
+) -> None:
+    up = stack.up()
+    assert up.status == 0, up
+    leader, worker = ask(kubectl, "/ranks")
+    assert (leader["rank"], worker["rank"]) == (0, 1)
+    assert (leader["files"], worker["files"]) == (FILES, FILES)
+    assert leader["host"] != worker["host"]
+    name = leader["host"].removesuffix("-0")
+    assert {leader["address"], worker["address"]} == {f"{name}-0.{name}.{NAMESPACE}"}
+    assert {pod["spec"]["nodeName"] for pod in pods(kubectl)} == set(REAL)
+    assert ask(kubectl, "/v1/models")["data"][0]["id"] == "acme/model"
+
+    again = stack.up("--expect-no-changes")
+    assert again.status == 0, again
+
+    before = {pod["metadata"]["uid"] for pod in pods(kubectl)}
+    kubectl("delete", "pod", "-n", NAMESPACE, pods(kubectl)[1]["metadata"]["name"], "--wait=false")
+    deadline = time.monotonic() + 120
+    while before & {pod["metadata"]["uid"] for pod in pods(kubectl)} or not ready(kubectl):
+        assert time.monotonic() < deadline, "the group was not made anew"
+        time.sleep(0.5)
+    assert [each["rank"] for each in ask(kubectl, "/ranks")] == [0, 1]
+
+    destroyed = stack.destroy()
+    assert destroyed.status == 0, destroyed
+    for node in REAL:
+        assert sorted(lab.on_node(node, "ls", digest_on(lab, node)).split()) == FILES, "destroy keeps the weights"
+
+
+def test_a_pod_on_a_node_whose_weights_are_gone_refuses_to_start_and_says_so(
+    stack: Project, kubectl: Kubectl, lab: Lab
+) -> None:
+    up = stack.up()
+    assert up.status == 0, up
+    manifest = f"{digest_on(lab, 'real-1')}/.heavylift/manifest.json"
+    lab.on_node("real-1", "mv", manifest, f"{manifest}.away")
+    kubectl("delete", "pod", "-n", NAMESPACE, pods(kubectl)[1]["metadata"]["name"], "--wait=false")
+    wait_for_words(kubectl, "verify", "no manifest")
+    assert not ready(kubectl)
+    lab.on_node("real-1", "mv", f"{manifest}.away", manifest)
+
+
+def test_a_stack_that_asks_for_infiniband_is_refused_where_there_is_none_in_seconds(
+    stack: Project, kubectl: Kubectl
+) -> None:
+    """The nodes say that they have `rdma/ib`, and have neither card nor plugin: what only a pod can find out."""
+    stack.configure(nodes={"fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8}})
+    command = ["pulumi", "up", "--stack", stack.stack, "--yes", "--skip-preview", "--non-interactive"]
+    environment = {**stack.environment}
+    up = subprocess.Popen(
+        command, cwd=stack.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said = wait_for_words(kubectl, "fabric", "InfiniBand")
+        assert any("the node has no InfiniBand device" in words for words in said)
+        assert not ready(kubectl)
+        for pod in pods(kubectl):
+            [engine] = pod["status"]["containerStatuses"]
+            assert "waiting" in engine["state"], "no engine has started"
+    finally:
+        up.send_signal(signal.SIGINT)
+        up.communicate(timeout=120)
