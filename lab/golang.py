@@ -40,10 +40,8 @@ def go() -> Path:
         version = re.search(r"go(\d+)\.(\d+)", run(found, "version"))
         if version and (int(version[1]), int(version[2])) >= OLDEST_GO:
             return Path(found)
-    candidates = sorted(ensure(TOOLCHAIN).glob("**/bin/go"))
-    if not candidates:
-        raise LabError("the Go toolchain's wheel has no bin/go: install Go 1.26 or later and try again")
-    return candidates[0]
+    # The wheel also has a `bin/go` in Python, which finds this one only when it is installed.
+    return ensure(TOOLCHAIN) / "go/bin/go"
 
 
 @dataclass(frozen=True)
