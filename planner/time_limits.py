@@ -24,7 +24,9 @@ MINIMUM_GPU_STARTUP_SECONDS = 600
 
 MINIMUM_CPU_STARTUP_SECONDS = 120
 
-PROBE_PERIOD_SECONDS = 10
+GPU_PROBE_PERIOD_SECONDS = 10
+CPU_PROBE_PERIOD_SECONDS = 2
+"""A model small enough for the processor loads in seconds, and should not wait for its next probe."""
 
 PROBE_GRACE_SECONDS = 60
 """Between the container's start and the engine's own clock: importing the engine and its libraries."""
@@ -77,14 +79,15 @@ def time_limits(plan: Plan, *, verification_seconds: float = 0.0) -> TimeLimits:
     on_gpu = plan.per_gpu is not None
     floor = MINIMUM_GPU_STARTUP_SECONDS if on_gpu else MINIMUM_CPU_STARTUP_SECONDS
     ready = max(floor, ceil(SAFETY_FACTOR * (plan.load_seconds or 0.0)))
-    threshold = ceil((ready + PROBE_GRACE_SECONDS) / PROBE_PERIOD_SECONDS)
+    period = GPU_PROBE_PERIOD_SECONDS if on_gpu else CPU_PROBE_PERIOD_SECONDS
+    threshold = ceil((ready + PROBE_GRACE_SECONDS) / period)
     verification = ceil(SAFETY_FACTOR * verification_seconds)
-    progress = threshold * PROBE_PERIOD_SECONDS + verification + POD_START_SECONDS
+    progress = threshold * period + verification + POD_START_SECONDS
     return TimeLimits(
         stage_deadline_seconds=staging,
         stage_await_seconds=staging + PULUMI_GRACE_SECONDS,
         engine_ready_seconds=ready,
-        startup_period_seconds=PROBE_PERIOD_SECONDS,
+        startup_period_seconds=period,
         startup_failure_threshold=threshold,
         progress_deadline_seconds=progress,
         server_await_seconds=progress + PULUMI_GRACE_SECONDS,
