@@ -20,6 +20,7 @@ from huggingface_hub import HfApi, HfFileSystem
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafetensorsRepoError
 
 from config.catalogue import DATA, models
+from planner.config_fields import config_faults
 from planner.directory import MODELOPT_FILE, quantization_config
 from planner.gguf import GgufError, read_gguf, shard_of
 from planner.safetensors import Header, header_groups
@@ -100,9 +101,11 @@ def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[
     if not weights:
         raise AddError(f"{repository} has neither safetensors nor GGUF files among those chosen")
     config = _json(repository, commit, "config.json")
+    if faults := config_faults(config):
+        raise AddError(f"{repository} at {commit}: config.json: {'; '.join(faults)}")
     listed = any(file.path == MODELOPT_FILE for file in files)
     quantization = quantization_config(config, _json(repository, commit, MODELOPT_FILE) if listed else None)
-    text = {**config, **config.get("text_config", {})}
+    text = {**config, **(config.get("text_config") or {})}
     with ThreadPoolExecutor(_CONNECTIONS) as pool:
         headers = list(pool.map(lambda path: _header(repository, commit, path), weights))
     groups = header_groups(headers, int(text["num_hidden_layers"]))

@@ -10,9 +10,12 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import fields
+from io import TextIOWrapper
+from math import inf
 from pathlib import Path
+from signal import SIG_DFL, SIGPIPE, signal
 
-from config.catalogue import NotInCatalogueError, find_checkpoint
+from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
 from planner.directory import DirectoryError
 from planner.explain import explain
 from planner.fit import fit
@@ -129,7 +132,7 @@ def _fit(options: Namespace) -> int:
     request = _request(options)
     plan = fit(request)
     if options.svg:
-        options.svg.write_text(picture(request, plan), encoding="utf-8")
+        _draw(options.svg, picture(request, plan))
     if options.json:
         print(json.dumps(plan.as_dict(), indent=2))
     elif all(problem.code == "value_not_valid" for problem in plan.problems) and plan.problems:
@@ -139,6 +142,13 @@ def _fit(options: Namespace) -> int:
         for warning in plan.warnings:
             print(f"  warning {warning.code}: {warning.message}")
     return _status(plan)
+
+
+def _draw(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as fault:
+        raise UsageError(f"--svg {file}: cannot be written ({fault.strerror})") from fault
 
 
 def _status(plan: Plan) -> int:
@@ -159,6 +169,7 @@ def _show(options: Namespace) -> int:
 
 
 def _recommend(options: Namespace) -> int:
+    _check_wish(options)
     found = recommend(
         Wish(
             quality=options.quality,
@@ -174,11 +185,30 @@ def _recommend(options: Namespace) -> int:
     return 0 if found else 1
 
 
+def _check_wish(options: Namespace) -> None:
+    """Raises UsageError with every option of `recommend` that means nothing."""
+    faults = [
+        f"--{name.replace('_', '-')} {value} is not valid: expected a number of at least {least}"
+        for name, least in (
+            ("budget", 0),
+            ("usd_per_gpu_hour", 0),
+            ("nodes", 1),
+            ("gpus_per_node", 1),
+            ("max_model_len", 1),
+        )
+        if (value := getattr(options, name)) is not None and not least <= value < inf
+    ]
+    if options.gpu is not None and find_gpu(options.gpu).memory_bytes is None:
+        faults.append(f"--gpu {options.gpu}: its memory is in no public log, and so nothing can be planned on it")
+    if faults:
+        raise UsageError("\n  ".join(faults))
+
+
 def _request(options: Namespace) -> FitRequest:
     """The request that the options make. Raises UsageError."""
     names = {field.name for field in fields(FitRequest)}
     given = {name: value for name, value in vars(options).items() if name in names and value is not None}
-    if options.stack:
+    if options.stack is not None:
         return _of_stack(options.stack, sorted(given))
     if "model" not in given:
         raise UsageError("--model is missing: expected a name such as kimi-k2.5, a repository or a directory")
@@ -223,4 +253,8 @@ def _gpus_per_node(given: dict[str, int]) -> int:
 
 
 if __name__ == "__main__":
+    # A reader that stops reading, and a terminal without box drawing, are no faults of ours.
+    signal(SIGPIPE, SIG_DFL)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     sys.exit(main())

@@ -6,12 +6,15 @@ Reads headers, never weights. Refuses, with the reason, what it cannot read, and
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from config.catalogue import Checkpoint, Gguf, Model, Serving
+from planner.config_fields import config_faults, quantization_faults
 from planner.gguf import GgufError, GgufHeader, read_gguf, shard_of
+from planner.quantization import read_quantization
 from planner.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
 
 MODELOPT_FILE = "hf_quant_config.json"
@@ -38,12 +41,13 @@ def _model(name: str, config: dict[str, Any], source: Path) -> Model:
 
 def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
     try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        text = {**config, **config.get("text_config", {})}
+        config = _config(directory / "config.json")
+        text = {**config, **(config.get("text_config") or {})}
+        declared = _quantization(directory, config)
         headers = [_header(path) for path in sorted(directory.glob("*.safetensors"))]
         groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
         staged = _staged_bytes(directory)
-    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as fault:
         raise DirectoryError(f"{directory} cannot be read: {fault!r}") from fault
     name = str(directory)
     checkpoint = Checkpoint(
@@ -52,15 +56,37 @@ def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
         format=str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
         staged_bytes=staged,
         staged_bytes_source="its files" if headers else "model.safetensors.index.json",
-        quantization_config=quantization_config(config, _modelopt(directory)),
+        quantization_config=declared,
         tensors=tuple(group.as_fields() for group in groups),
     )
     return _model(name, config, directory / "config.json"), checkpoint
 
 
+def _config(path: Path) -> dict[str, Any]:
+    config = json.loads(path.read_text(encoding="utf-8"))
+    faults = config_faults(config)
+    if faults:
+        raise DirectoryError(f"{path}: {'; '.join(faults)}")
+    checked: dict[str, Any] = config
+    return checked
+
+
+def _quantization(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What is declared, where it can be read; a method that is merely not known is for the verdict to say."""
+    declared = quantization_config(config, _modelopt(directory))
+    faults = quantization_faults(declared)
+    if faults:
+        raise DirectoryError(f"{directory}: {'; '.join(faults)}")
+    try:
+        read_quantization(declared)
+    except (AttributeError, TypeError, ValueError, re.error) as fault:
+        raise DirectoryError(f"{directory}: quantization_config cannot be read: {fault}") from fault
+    return declared
+
+
 def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The quantisation that a checkpoint declares: in `config.json`, within its text model, or in ModelOpt's file."""
-    text = {**config, **config.get("text_config", {})}
+    text = {**config, **(config.get("text_config") or {})}
     declared = config.get("quantization_config") or text.get("quantization_config")
     if declared is None and modelopt is not None:
         return {"quant_method": "modelopt", **modelopt["quantization"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import engines, find_gpu, overheads
+from config.catalogue import find_gpu, overheads
 from planner.case import Case, resolve
 from planner.fit import fit
 from planner.gguf_memory import CACHE_BYTES, GgufCase, cache_bytes_per_token, device_need
@@ -150,4 +150,4 @@ def _verdict(plan: Plan) -> Iterator[str]:
         yield f"{problem.code}: {problem.message} {problem.fix}"
     for warning in plan.warnings:
         yield f"warning {warning.code}: {warning.message}"
-    yield f"verdict: {plan.verdict}  [pinned engine: vLLM {engines()['vllm']['default_version']}]"
+    yield f"verdict: {plan.verdict}"

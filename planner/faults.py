@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu, find_instance
 from planner.plan import Problem
@@ -22,8 +24,25 @@ _COUNTS = (
     "block_size",
     "keep_revisions",
 )
-_POSITIVE = ("available_kv_gib", "staging_bytes_per_second", "read_bytes_per_second")
+_MOST = 1e15
+"""Bound of every number that is no count."""
 _ENGINES = ("vllm", "llama.cpp")
+
+
+def _is_positive(value: float) -> bool:
+    return 0 < value <= _MOST
+
+
+_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "available_kv_gib": (_is_positive, "a number above 0"),
+    "staging_bytes_per_second": (_is_positive, "a number above 0"),
+    "read_bytes_per_second": (_is_positive, "a number above 0"),
+    "usd_per_gpu_hour": (lambda value: 0 <= value <= _MOST, "dollars, 0 or more"),
+    "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
+    "driver": (lambda value: re.fullmatch(r"\d+(\.\d+){0,2}", value) is not None, "a version such as 580.95.05 or 580"),
+    "mm_encoder_tp_mode": (lambda value: value in ("data", "weights"), "data or weights"),
+}
+"""By name, what else a value must be, where it is given, and how that is said."""
 
 
 def faults(request: FitRequest) -> tuple[Problem, ...]:
@@ -34,6 +53,20 @@ def faults(request: FitRequest) -> tuple[Problem, ...]:
 def _faults(request: FitRequest) -> Iterator[Problem]:
     yield from _known("gpu", request.gpu, find_gpu)
     yield from _known("instance_type", request.instance_type, find_instance)
+    yield from _other_instance(request)
+    yield from _engine(request)
+    for name in _COUNTS:
+        value = getattr(request, name)
+        # A stack without GPUs says 0 of them.
+        if value is not None and value < 1 and (name != "gpus_per_node" or request.gpu is not None):
+            yield _fault(name, value, "a whole number of at least 1")
+    for name, (is_valid, expected) in _VALUES.items():
+        value = getattr(request, name)
+        if value is not None and not is_valid(value):
+            yield _fault(name, value, expected)
+
+
+def _engine(request: FitRequest) -> Iterator[Problem]:
     if request.engine not in _ENGINES:
         yield _fault("engine", request.engine, f"one of {', '.join(_ENGINES)}")
     elif request.engine == "vllm" and request.engine_version is not None:
@@ -41,20 +74,19 @@ def _faults(request: FitRequest) -> Iterator[Problem]:
             Version.parse(request.engine_version)
         except ValueError:
             yield _fault("engine_version", request.engine_version, "a release such as 0.33.0")
-    for name in _COUNTS:
-        value = getattr(request, name)
-        # A stack without GPUs says 0 of them.
-        if value is not None and value < 1 and (name != "gpus_per_node" or request.gpu is not None):
-            yield _fault(name, value, "a whole number of at least 1")
-    for name in _POSITIVE:
-        value = getattr(request, name)
-        if value is not None and value <= 0:
-            yield _fault(name, value, "a number above 0")
-    utilization = request.gpu_memory_utilization
-    if utilization is not None and not 0 < utilization <= 1:
-        yield _fault("gpu_memory_utilization", utilization, "a share above 0 and at most 1")
-    if request.mm_encoder_tp_mode not in (None, "data", "weights"):
-        yield _fault("mm_encoder_tp_mode", request.mm_encoder_tp_mode, "data or weights")
+
+
+def _other_instance(request: FitRequest) -> Iterator[Problem]:
+    """An instance type that has other GPUs, or fewer, than are asked for."""
+    try:
+        instance = find_instance(request.instance_type or "")
+        same = request.gpu is not None and find_gpu(request.gpu) == find_gpu(instance.gpu)
+    except NotInCatalogueError:
+        return
+    if not same or request.gpus_per_node > instance.gpus:
+        asked = f"{request.gpus_per_node} x {request.gpu or 'no GPU'}"
+        expected = f"one with {asked}: it has {instance.gpus} x {instance.gpu}"
+        yield _fault("instance_type", request.instance_type, expected)
 
 
 def _known(name: str, value: str | None, find: Callable[[str], object]) -> Iterator[Problem]:

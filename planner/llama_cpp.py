@@ -21,9 +21,10 @@ from planner.gguf_memory import (
 from planner.logistics import load_seconds, with_logistics
 from planner.plan import Host, Layout, PerGpu, Plan
 from planner.request import FitRequest
-from planner.rules.engine import check_arguments
+from planner.rules.arguments import check_arguments
 from planner.rules.gguf import check_gguf_memory, check_gguf_request
 from planner.rules.host import BASE_MEMORY, check_disk, check_host
+from planner.rules.unused import check_unused
 from planner.subject import Subject
 from planner.verdict import judge, problems_of, warnings_of
 
@@ -34,7 +35,8 @@ _ALL_LAYERS = "999"
 def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
     """The plan of a GGUF model."""
     weights = request.weights_bytes or subject.staged_bytes
-    findings = [*check_gguf_request(request, subject, weights), *check_arguments("llama.cpp", request.extra_args)]
+    findings = [*check_gguf_request(request, subject, weights), *check_unused(request)]
+    findings += check_arguments("llama.cpp", request.extra_args)
     if weights is not None:
         findings += check_disk(request, weights)
         findings += check_host(request, 1, load_seconds(request, weights))

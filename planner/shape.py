@@ -154,7 +154,7 @@ class Shape:
 
 def read_shape(config: Config) -> Shape:
     """The shape that a `config.json` describes; a nested text model is found, and its fields go first."""
-    text = {**config, **config.get("text_config", {})}
+    text = {**config, **(config.get("text_config") or {})}
     unknown = [f"its {what}" for field, what in _SAID_BY.items() if text.get(field)]
     if text.get("index_topk") and not text.get("kv_lora_rank"):
         unknown.append("its sparse attention without a latent cache (index_topk)")

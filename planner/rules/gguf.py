@@ -66,6 +66,11 @@ def check_gguf_memory(case: GgufCase, context: int) -> Iterator[Finding]:
             f"tokens of {case.subject.name}.",
             f"Ask for {case.longest_of_model:,} at most.",
         )
+    if context < case.slots:
+        text = (
+            f"max_model_len {context:,} is divided among {case.slots:,} slots (max_num_seqs): not one token for each."
+        )
+        yield rejected("context_below_slots", text, "Ask for the tokens of all slots together.")
     if case.gpu is None:
         yield from _host_holds(case, context)
     elif case.gpu.memory_bytes is None:

@@ -1,6 +1,7 @@
 """The command line: what it prints, and how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,15 @@ _KIMI = ("fit", "--model", "kimi-k2.5")
         (("recommend", "--gpu", "h200"), 0),
         (("recommend", "--quality", "frontier", "--budget", "1"), 1),
         (("recommend", "--gpu", "h201"), 2),
+        (("recommend", "--gpu", "h100-pcie"), 2),
+        (("recommend", "--budget", "nan"), 2),
+        (("recommend", "--nodes", "0"), 2),
+        ((*_KIMI, "--gpu", "h200", "--svg", "/no/such/directory/plan.svg"), 2),
+        ((*_KIMI, "--gpu", "h200", "--available-kv-gib", "nan"), 2),
+        ((*_KIMI, "--gpu", "h200", "--usd-per-gpu-hour", "-1"), 2),
+        ((*_KIMI, "--gpu", "h200", "--driver", "newest"), 2),
+        ((*_KIMI, "--gpu", "h200", "--instance-type", "p5.48xlarge"), 2),
+        (("fit", "--stack", ""), 2),
     ],
 )
 def test_the_exit_status_says_the_verdict(
@@ -144,6 +154,21 @@ def test_a_stack_is_read_from_its_file(capsys: pytest.CaptureFixture[str]) -> No
     assert main(("fit", "--stack", "no-such-stack")) == 2
     assert main(("fit", "--stack", "h200", "--gpu", "h100")) == 2
     assert "leave out gpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_box_drawing_gets_the_figures_all_the_same(encoding: str) -> None:
+    command = [sys.executable, "-m", "planner", *_KIMI, "--gpu", "h200"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, cwd=_PROGRAM, env=environment, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"budget 128.62 GiB: weights 71.15" in done.stdout
+
+
+def test_a_reader_that_stops_reading_is_no_fault() -> None:
+    command = f"{sys.executable} -m planner recommend --gpu h200 | true"
+    done = subprocess.run(["sh", "-c", command], cwd=_PROGRAM, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
 
 
 def test_a_plan_needs_neither_pydantic_nor_pulumi_nor_a_network() -> None:

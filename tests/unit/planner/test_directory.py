@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from config.catalogue import models
+from planner.config_fields import config_faults
 from planner.directory import DirectoryError, read_directory
 from planner.gguf import GgufError, read_gguf
 from planner.quantization import read_quantization
@@ -70,6 +72,44 @@ def test_an_attention_that_is_not_known_is_said(tmp_path: Path, field: dict[str,
     assert planned.verdict == "unknown"
     assert codes(planned) == {"model_not_known"}
     assert planned.kv_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two': expected a whole number from 0 to 10,000"),
+        ({"vocab_size": float("nan")}, "vocab_size is nan: expected a whole number"),
+        ({"hidden_size": True}, "hidden_size is True"),
+        ({"num_key_value_heads": -1}, "num_key_value_heads is -1"),
+        ({"max_position_embeddings": 10**30}, "expected a whole number from 0 to 100,000,000"),
+        ({"layer_types": "full_attention"}, "layer_types is 'full_attention': expected a list of names"),
+        ({"layer_types": ["full_attention"]}, "layer_types has 1 entries: expected one for each of the 2 layers"),
+        ({"kv_lora_rank": 512}, "qk_nope_head_dim, qk_rope_head_dim, v_head_dim missing"),
+        ({"text_config": [1]}, "text_config is [1]: expected an object"),
+        ({"vision_config": {"vt_num_hidden_layers": 27}}, "init_pos_emb_width missing"),
+        ({"num_attention_heads": 1000, "head_dim": None}, "expected at least one for each head"),
+        ({"quantization_config": {"quant_method": "gptq", "group_size": 10**12}}, "has the number 1000000000000"),
+        ({"quantization_config": {"quant_method": "fp8", "ignore": ["re:("]}}, "quantization_config cannot be read"),
+        ({"quantization_config": {"quant_method": "fp8", "ignore": 7}}, "quantization_config cannot be read"),
+    ],
+)
+def test_a_field_that_means_nothing_is_named_with_what_was_expected(
+    tmp_path: Path, field: dict[str, object], sentence: str
+) -> None:
+    planned = plan(str(write_llama(tmp_path, {**LLAMA, **field})), "l4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"directory_not_readable"}
+    assert sentence in texts(planned)
+
+
+def test_all_fields_that_mean_nothing_come_at_once(tmp_path: Path) -> None:
+    planned = plan(str(write_llama(tmp_path, {**LLAMA, "hidden_size": "a", "vocab_size": 1.5})), "l4")
+    assert "hidden_size is 'a'" in texts(planned)
+    assert "vocab_size is 1.5" in texts(planned)
+
+
+def test_every_configuration_of_the_catalogue_passes_the_check() -> None:
+    assert {model.name: config_faults(model.config) for model in models()} == {model.name: () for model in models()}
 
 
 def test_a_quantisation_that_is_not_known_is_said(tmp_path: Path) -> None:

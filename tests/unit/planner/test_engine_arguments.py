@@ -67,3 +67,39 @@ def test_an_argument_that_changes_memory_is_said_not_to_be_counted() -> None:
 def test_fp4_switches_are_for_gpus_that_have_fp4() -> None:
     assert dict(plan("kimi-k2.5-nvfp4", "h200").engine_env) == {}
     assert dict(plan("kimi-k2.5-nvfp4", "b200").engine_env) == {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "code"),
+    [
+        ("kimi-k2.5", ("8192",), "argument_without_flag"),
+        ("kimi-k2.5", ("--seed=1", "2"), "argument_without_flag"),
+        ("kimi-k2.5", ("--port", "9000"), "argument_of_the_server"),
+        ("kimi-k2.5", ("--api-key=sesame",), "argument_is_secret"),
+        ("kimi-k2.5-gguf", ("-m", "other.gguf"), "argument_of_the_server"),
+        ("kimi-k2.5-gguf", ("-c", "4096"), "argument_of_the_plan"),
+        ("kimi-k2.5-gguf", ("--cpu-moe",), "argument_of_the_plan"),
+    ],
+)
+def test_an_argument_that_the_engine_would_stumble_over_is_refused(
+    model: str, arguments: tuple[str, ...], code: str
+) -> None:
+    engine = "llama.cpp" if "gguf" in model else "vllm"
+    assert codes(plan(model, engine=engine, extra_args=arguments)) == {code}
+
+
+def test_values_of_a_flag_that_takes_several_are_let_through() -> None:
+    assert plan("kimi-k2.5", extra_args=("--seed", "-1", "--allowed-origins", "a", "b")).verdict == "fits"
+
+
+def test_a_setting_of_the_other_engine_is_said_to_do_nothing() -> None:
+    gguf = plan("kimi-k2.5-gguf", engine="llama.cpp", tensor_parallel=4, gpu_memory_utilization=0.5)
+    [message] = [each.message for each in gguf.warnings if each.code == "setting_not_used"]
+    assert message.startswith("tensor_parallel, gpu_memory_utilization: llama.cpp has no such setting")
+    assert "setting_not_used" in warning_codes(plan("kimi-k2.5", expert_offload=True))
+    assert "setting_not_used" not in warning_codes(plan("kimi-k2.5", tensor_parallel=8))
+
+
+def test_a_context_that_gives_a_slot_no_token_is_refused() -> None:
+    settings = {"engine": "llama.cpp", "max_model_len": 4, "max_num_seqs": 8}
+    assert codes(plan("kimi-k2.5-gguf", **settings)) == {"context_below_slots"}

@@ -1,0 +1,127 @@
+"""The fields of a `config.json` that the planner reads: what each must be, and which come together.
+
+Whatever a directory holds passes through here first, so that the arithmetic behind it meets numbers in sane bounds
+only. All faults are named at once. Fields that nothing reads may say what they like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+MOST_LAYERS = 10_000
+MOST = 100_000_000
+"""Bound of every other count; the largest published are contexts of ten million tokens."""
+
+_COUNTS = (
+    "hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+    "num_key_value_heads", "head_dim", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+    "v_head_dim", "index_n_heads", "index_head_dim", "index_topk", "linear_num_key_heads", "linear_key_head_dim",
+    "linear_num_value_heads", "linear_value_head_dim", "linear_conv_kernel_dim", "n_routed_experts", "num_experts",
+    "num_local_experts", "moe_intermediate_size", "n_shared_experts", "num_shared_experts", "num_experts_per_tok",
+    "shared_expert_intermediate_size", "full_attention_interval", "sliding_window", "sliding_window_pattern",
+)  # fmt: skip
+_LAYER_COUNTS = (
+    "num_hidden_layers", "first_k_dense_replace", "num_nextn_predict_layers", "mtp_num_hidden_layers",
+)  # fmt: skip
+_VISION_COUNTS = (
+    "vt_num_hidden_layers", "vt_hidden_size", "vt_intermediate_size", "mm_hidden_size", "text_hidden_size",
+    "patch_size", "init_pos_emb_height", "init_pos_emb_width", "depth", "hidden_size", "intermediate_size",
+    "num_position_embeddings", "spatial_merge_size", "temporal_patch_size", "in_channels", "out_hidden_size",
+)  # fmt: skip
+_LISTS = {"layer_types": str, "mlp_only_layers": int, "attn_type_list": int}
+"""Lists, and what they are of."""
+
+_TOGETHER = {
+    "kv_lora_rank": ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+    "linear_num_value_heads": (
+        "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
+    ),
+}  # fmt: skip
+_SPARSE_TOGETHER = {"index_topk": ("index_n_heads", "index_head_dim")}
+_VISION_TOGETHER = {
+    "vt_num_hidden_layers": (
+        "vt_hidden_size", "vt_intermediate_size", "mm_hidden_size", "text_hidden_size", "patch_size",
+        "init_pos_emb_height", "init_pos_emb_width",
+    ),
+    "num_position_embeddings": (
+        "depth", "hidden_size", "intermediate_size", "spatial_merge_size", "temporal_patch_size", "patch_size",
+        "in_channels",
+    ),
+}  # fmt: skip
+"""With a field come others, without which it says nothing; the indexer is read beside a latent cache only."""
+
+
+def config_faults(config: object) -> tuple[str, ...]:
+    """What is wrong with a `config.json`, one sentence for each field."""
+    if not isinstance(config, Mapping):
+        return ("is not an object",)
+    nested = [f"{name} is {config[name]!r}: expected an object" for name in _NESTED if not _is_object(config, name)]
+    if nested:
+        return tuple(nested)
+    text, vision = {**config, **(config.get("text_config") or {})}, config.get("vision_config") or {}
+    return (*_text_faults(text), *_numbers(vision, _VISION_COUNTS, MOST), *_lacking(vision, _VISION_TOGETHER))
+
+
+_NESTED = ("text_config", "vision_config", "quantization_config")
+
+
+def _is_object(config: Mapping[str, Any], name: str) -> bool:
+    return config.get(name) is None or isinstance(config[name], Mapping)
+
+
+def _text_faults(text: Mapping[str, Any]) -> tuple[str, ...]:
+    """Faults of single fields, or, where there are none, of fields against one another."""
+    single = (*_numbers(text, _COUNTS, MOST), *_numbers(text, _LAYER_COUNTS, MOST_LAYERS), *_lists(text))
+    return single or (*_lacking(text, _TOGETHER), *_contradictions(text))
+
+
+def _lists(text: Mapping[str, Any]) -> Iterator[str]:
+    for name, kind in _LISTS.items():
+        value = text.get(name)
+        if value is not None and not (isinstance(value, list) and all(isinstance(each, kind) for each in value)):
+            yield f"{name} is {value!r}: expected a list of {'names' if kind is str else 'whole numbers'}"
+
+
+def _contradictions(text: Mapping[str, Any]) -> Iterator[str]:
+    if text.get("kv_lora_rank"):
+        yield from _lacking(text, _SPARSE_TOGETHER)
+    kinds, layers = text.get("layer_types"), text.get("num_hidden_layers") or 0
+    if kinds and len(kinds) != layers:
+        yield f"layer_types has {len(kinds)} entries: expected one for each of the {layers} layers"
+    hidden, heads = text.get("hidden_size") or 0, text.get("num_attention_heads") or 0
+    if 0 < hidden < heads and not text.get("head_dim"):
+        yield f"hidden_size is {hidden} and num_attention_heads {heads}: expected at least one for each head"
+
+
+def _numbers(fields: Mapping[str, Any], names: tuple[str, ...], most: int) -> Iterator[str]:
+    for name in names:
+        value = fields.get(name)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (whole and 0 <= value <= most):
+            yield f"{name} is {value!r}: expected a whole number from 0 to {most:,}"
+
+
+def _lacking(fields: Mapping[str, Any], together: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    for name, others in together.items():
+        missing = [other for other in others if not fields.get(other)]
+        if fields.get(name) and missing:
+            yield f"{name} is {fields[name]!r} and {', '.join(missing)} missing: expected them together"
+
+
+def quantization_faults(config: object) -> tuple[str, ...]:
+    """What is wrong with the numbers of a `quantization_config`: its scheme is judged by `planner.quantization`."""
+    odd = [number for number in _all_numbers(config) if not (isfinite(number) and abs(number) <= MOST)]
+    return tuple(f"quantization_config has the number {number!r}: expected at most {MOST:,}" for number in odd[:1])
+
+
+def _all_numbers(value: object) -> Iterator[float]:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _all_numbers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _all_numbers(inner)
+    elif isinstance(value, int | float):
+        yield value
