@@ -8,6 +8,8 @@ loopback carries 250 MB/s, and needs `tc`.
 
 import argparse
 import os
+import re
+import resource
 import shutil
 import signal
 import statistics
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 from bench.stager_servers import (
@@ -34,6 +37,7 @@ from bench.stager_servers import (
 
 CHECKOUT = Path(__file__).parents[1]
 MIB = 1024 * 1024
+POLL_SECONDS = 0.02
 CAP_BYTES_PER_SECOND = 250_000_000
 IN_NAMESPACE = "HEAVYLIFT_BENCH_CAPPED"
 HASH_ALL = """
@@ -71,6 +75,7 @@ class Client:
 def clients(hub: Server, s3: Server, lock: Path) -> list[Client]:
     """heavylift and its rivals, by the server they read from."""
     python, tools = sys.executable, Path(sys.executable).parent
+    s5cmd = str(distribution("s5cmd").locate_file("s5cmd/bin/s5cmd"))  # the program itself, without its Python wrapper
     at_hub = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     at_s3 = {**S3_ENVIRONMENT, "AWS_ENDPOINT_URL_S3": s3.url, "S3_ENDPOINT_URL": s3.url}
     stage: list[str | Path] = [
@@ -90,9 +95,23 @@ def clients(hub: Server, s3: Server, lock: Path) -> list[Client]:
         Client("heavylift, hub", hub, lambda to: [*stage, to], at_hub, verifies=True),
         Client("hf download", hub, lambda to: [*download, to], at_hub),
         Client("heavylift, S3", s3, lambda to: [*stage, to, *from_s3], at_s3, verifies=True),
-        Client("s5cmd", s3, lambda to: [tools / "s5cmd", "cp", f"s3://{BUCKET}/*", f"{to}/"], at_s3),
+        Client("s5cmd", s3, lambda to: [s5cmd, "cp", f"s3://{BUCKET}/*", f"{to}/"], at_s3),
         Client("boto3", s3, lambda to: [python, "-m", "bench.stager_boto3", BUCKET, to], at_s3),
     ]
+
+
+def _usage_if_ended(process: subprocess.Popen[bytes]) -> resource.struct_rusage | None:
+    ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+    if not ended:
+        return None
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage
+
+
+def _peak_kib(pid: int) -> int:
+    """The most memory that a process had so far; the `ru_maxrss` of a child would begin with that of this program."""
+    match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) if match else 0
 
 
 def measure(command: Sequence[str | Path], environment: Mapping[str, str], server: Server | None, to: Path) -> Run:
@@ -107,8 +126,10 @@ def measure(command: Sequence[str | Path], environment: Mapping[str, str], serve
             stdout=output,
             stderr=output,
         )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        peak_kib = 0
+        while (usage := _usage_if_ended(process)) is None:
+            peak_kib = max(peak_kib, _peak_kib(process.pid))
+            time.sleep(POLL_SECONDS)
         if process.returncode:
             output.seek(0)
             raise RuntimeError(f"{command}: {output.read().decode()[-2000:]}")
@@ -116,7 +137,7 @@ def measure(command: Sequence[str | Path], environment: Mapping[str, str], serve
     return Run(
         seconds=time.monotonic() - began,
         cpu_seconds=usage.ru_utime + usage.ru_stime,
-        peak_mib=usage.ru_maxrss / 1024,
+        peak_mib=peak_kib / 1024,
         server_cpu_seconds=(server.cpu_seconds() if server else 0.0) - before,
     )
 
