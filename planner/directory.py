@@ -13,7 +13,7 @@ from typing import Any
 
 from config.catalogue import Checkpoint, Gguf, Model, Serving
 from planner.config_fields import config_faults, quantization_faults
-from planner.gguf import GgufError, GgufHeader, read_gguf, shard_of
+from planner.gguf import GgufError, read_gguf, shard_of
 from planner.quantization import read_quantization
 from planner.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
 
@@ -124,7 +124,7 @@ def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Che
     if missing:
         raise DirectoryError(f"{directory} has {len(numbers)} of {count} GGUF shards: {missing} are missing")
     first = files[0]
-    header = _gguf_header(first)
+    config = _gguf_config(first)
     name = str(directory)
     checkpoint = Checkpoint(
         name=name,
@@ -134,12 +134,15 @@ def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Che
         staged_bytes_source="its files",
         gguf=Gguf(first.stem, count, str(first.relative_to(directory))),
     )
-    return _model(name, header.config(), first), checkpoint
+    return _model(name, config, first), checkpoint
 
 
-def _gguf_header(path: Path) -> GgufHeader:
+def _gguf_config(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            return read_gguf(file)
-    except GgufError as fault:
+            config = read_gguf(file).config()
+    except (GgufError, OSError, TypeError) as fault:
         raise DirectoryError(f"{path} is not a GGUF file that can be read: {fault}") from fault
+    if faults := config_faults(config):
+        raise DirectoryError(f"{path}: {'; '.join(faults)}")
+    return config

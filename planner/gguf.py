@@ -28,6 +28,12 @@ _TYPES = {
 }  # fmt: skip
 
 
+_MOST_BYTES = 256 * 2**20
+"""Of one string or array. A tokenizer's tables take tens of megabytes; more is a length that was misread."""
+_MOST_DIMENSIONS = 4
+"""GGML_MAX_DIMS (ggml/include/ggml.h)."""
+
+
 class GgufError(ValueError):
     """A file that is not GGUF, or has something that this reader does not know."""
 
@@ -105,7 +111,7 @@ def read_gguf(file: BinaryIO) -> GgufHeader:
     sizes = {}
     for _ in range(tensors):
         name = _string(file)
-        dimensions = [_scalar(file, 10) for _ in range(_scalar(file, 4))]
+        dimensions = [_scalar(file, 10) for _ in range(_dimensions(file, name))]
         kind = _scalar(file, 4)
         _scalar(file, 10)
         if kind not in _TYPES:
@@ -124,7 +130,16 @@ def shard_of(name: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (1, 1)
 
 
+def _dimensions(file: BinaryIO, name: str) -> int:
+    count: int = _scalar(file, 4)
+    if count > _MOST_DIMENSIONS:
+        raise GgufError(f"tensor {name} has {count} dimensions: expected at most {_MOST_DIMENSIONS}")
+    return count
+
+
 def _exactly(file: BinaryIO, count: int) -> bytes:
+    if count > _MOST_BYTES:
+        raise GgufError(f"it has a field of {count:,} bytes: expected at most {_MOST_BYTES:,}")
     found = file.read(count)
     if len(found) != count:
         raise GgufError("it ends within its header")
@@ -153,6 +168,8 @@ def _value(file: BinaryIO, kind: int) -> Any:
 def _array(file: BinaryIO) -> Array:
     """Skips the elements of an array."""
     kind, count = _scalar(file, 4), _scalar(file, 10)
+    if kind == _ARRAY:
+        raise GgufError("its metadata has an array of arrays, which no model needs")
     if kind in _SCALARS:
         _exactly(file, count * struct.calcsize(_SCALARS[kind]))
     else:

@@ -15,14 +15,21 @@ from typing import Any
 from planner.tensors import Place, Sharding, TensorGroup
 
 LENGTH_BYTES = 8
+_MOST_BYTES = 100_000_000
+"""Longest header that the format's own library reads (safetensors/src/tensor.rs, MAX_HEADER_SIZE)."""
 
 Header = Mapping[str, Any]
 """Tensor name to `dtype`, `shape` and `data_offsets`."""
 
 
 def header_length(start: bytes) -> int:
-    """Length of the header that follows the first 8 bytes of a file."""
-    return int.from_bytes(start[:LENGTH_BYTES], "little")
+    """Length of the header that follows the first 8 bytes of a file. Raises ValueError for one that cannot be."""
+    if len(start) < LENGTH_BYTES:
+        raise ValueError("a safetensors file ends before its header")
+    length = int.from_bytes(start[:LENGTH_BYTES], "little")
+    if length > _MOST_BYTES:
+        raise ValueError(f"a safetensors file says {length:,} bytes of header: expected at most {_MOST_BYTES:,}")
+    return length
 
 
 def parse_header(text: bytes) -> Header:
@@ -64,6 +71,8 @@ def header_groups(headers: Iterable[Header], layers: int) -> tuple[TensorGroup, 
         for name, tensor in header.items():
             group, place, sharding, layer = _role(name, layers)
             start, end = tensor["data_offsets"]
+            if not 0 <= start <= end:
+                raise ValueError(f"tensor {name} lies from {start} to {end}")
             total = sums.setdefault((group, place, sharding, tensor["dtype"]), [0, 0, {}])
             total[0] += _parameters(name, tensor)
             total[1] += end - start

@@ -213,3 +213,27 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
     with (tmp_path / "x.gguf").open("rb") as file, pytest.raises(GgufError):
         read_gguf(file)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "a field of 1,152,921,504,606,846,976 bytes"),
+        (
+            struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 2**31),
+            "2147483648 dimensions",
+        ),
+        (struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1), "array of arrays"),
+    ],
+)
+def test_a_length_that_was_spoiled_is_refused_before_it_is_read(tmp_path: Path, body: bytes, sentence: str) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF" + body)
+    with pytest.raises(DirectoryError, match=sentence):
+        read_directory(tmp_path)
+
+
+def test_a_safetensors_header_longer_than_the_format_allows_is_refused(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
+    with pytest.raises(DirectoryError, match="expected at most 100,000,000"):
+        read_directory(tmp_path)
