@@ -1,0 +1,86 @@
+"""What a preview costs beside the smallest useful Pulumi program in Python.
+
+`make bench-preview`. Previews the stack `h200`, a program with one ConfigMap and an empty one in turn, on the lab's
+cluster, and compares the medians. Ends with an error above 1.5 times the program with one ConfigMap.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab import engine
+from lab.lifecycle import Lab
+from lab.project import Project
+from lab.simulated import SimulatedNodes
+from lab.site import CHECKOUT
+
+ROUNDS = 9
+LIMIT = 1.5
+PROFILE = "8xh200"
+
+PROGRAMS = {
+    "empty": "import pulumi\n",
+    "one ConfigMap": (
+        "from pulumi_kubernetes.core.v1 import ConfigMap\n\n"
+        'ConfigMap("one", metadata={"namespace": "default"}, data={"key": "value"})\n'
+    ),
+}
+
+
+def main() -> int:
+    """Exit status 0, or 1 when the preview costs more than it may."""
+    lab = Lab()
+    was_up = lab.up
+    lab.start()
+    simulated = SimulatedNodes(lab.site)
+    names = simulated.add(PROFILE)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            medians = measure(projects(Path(directory), engine.settings(lab.site)))
+    finally:
+        for name in names:
+            simulated.delete(name)
+        if not was_up:
+            lab.stop()
+    ratio = medians["h200"] / medians["one ConfigMap"]
+    print(f"h200 / one ConfigMap: {ratio:.2f}, limit {LIMIT}")
+    print(f"h200 - empty: {medians['h200'] - medians['empty']:.2f} s")
+    return ratio > LIMIT
+
+
+def projects(directory: Path, environment: Mapping[str, str]) -> dict[str, Project]:
+    """The programs to preview, in copies of their own."""
+    found = {}
+    for name, text in PROGRAMS.items():
+        program = directory / name.replace(" ", "-")
+        program.mkdir()
+        (program / "Pulumi.yaml").write_text("name: beside\nruntime: python\n")
+        (program / "__main__.py").write_text(text)
+        found[name] = Project.copy(program, directory / f"{program.name}-copy", environment, "bench")
+    found["h200"] = Project.copy(CHECKOUT, directory / "heavylift", environment, "h200")
+    return found
+
+
+def measure(programs: Mapping[str, Project]) -> dict[str, float]:
+    """Prints the table and returns the median seconds of each program's preview."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(ROUNDS):
+        for name, project in programs.items():
+            start = time.perf_counter()
+            answer = project.preview()
+            times[name].append(time.perf_counter() - start)
+            if answer.status:
+                raise SystemExit(f"bench-preview: {name}: {answer}")
+    print("program         preview s (median, least)")
+    for name, seconds in times.items():
+        print(f"{name:14}  {statistics.median(seconds):.2f}  {min(seconds):.2f}")
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
