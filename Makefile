@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner lab lab-down format
+.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner bench-preview bench-scale lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -48,6 +48,12 @@ accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against publ
 
 bench-planner: $(READY) ## how long a plan takes, of 10,000: a few seconds
 	@$(BIN)/python -m bench.planner
+
+bench-preview: $(READY) ## what a preview costs beside a program with one ConfigMap
+	@$(BIN)/python -m bench.preview
+
+bench-scale: $(READY) ## whether 32 groups of two nodes cost more each than eight
+	@$(BIN)/python -m bench.scale
 
 lab: $(READY) ## take up a real engine and cluster on this machine
 	@$(BIN)/python -m lab up
