@@ -129,6 +129,10 @@ class Plan:
     stages: tuple[StageMemory, ...] = ()
     """One per pipeline stage, in order. Not part of the exported plan."""
     host: Host = Host()
+    attention_backend: str | None = None
+    """As vLLM names it; `None`: there is none, or it is not known. Not part of the exported plan."""
+    kv_block_tokens: int | None = None
+    """Tokens of a block of the KV cache. Not part of the exported plan."""
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values, with the keys that `python -m planner fit --json` documents."""

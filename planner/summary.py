@@ -107,7 +107,10 @@ def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
         return
     worst, likely = plan.kv_tokens
     tokens = f"{worst:,}" if worst == likely else f"{worst:,} to {likely:,}"
-    yield "KV cache", f"{tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
+    cache = f"{tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
+    if request.available_kv_gib is not None and plan.kv_block_tokens is not None:
+        cache += f", in blocks of {plan.kv_block_tokens} ({plan.attention_backend})"
+    yield "KV cache", cache
     context = request.max_model_len or plan.max_context
     if context and worst:
         yield "context", f"{_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"

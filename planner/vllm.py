@@ -76,6 +76,8 @@ def _plan(case: Case, findings: list[Finding], memory: Memory | None, context: i
         engine_env=vllm_environment(case),
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
         host=_host(case),
+        attention_backend=case.backend.name if case.backend else None,
+        kv_block_tokens=memory.fullest.pool.block_tokens if memory else None,
     )
 
 

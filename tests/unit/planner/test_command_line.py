@@ -77,6 +77,13 @@ def test_given_the_cache_it_answers_with_the_tokens_that_the_engine_prints(capsy
     assert _json(capsys, *asked, "--dcp", "8")["kv_tokens"] == [5_720_576, 5_720_576]
 
 
+def test_given_the_cache_it_names_block_and_attention_backend(capsys: pytest.CaptureFixture[str]) -> None:
+    main((*_KIMI, "--gpu", "h200", "--kv-cache-dtype", "fp8", "--available-kv-gib", "46.80"))
+    assert "in blocks of 64 (FLASHMLA)" in capsys.readouterr().out
+    main((*_KIMI, "--gpu", "h200", "--block-size", "128", "--available-kv-gib", "46.80"))
+    assert "in blocks of 128 (FLASH_ATTN_MLA)" in capsys.readouterr().out
+
+
 def test_the_summary_names_bytes_per_token_and_draws_a_bar_per_stage(capsys: pytest.CaptureFixture[str]) -> None:
     main((*_KIMI, "--gpu", "h200"))
     assert "70,272 B per token" in capsys.readouterr().out
