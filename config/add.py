@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from huggingface_hub import HfApi, HfFileSystem
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafetensorsRepoError
 
@@ -55,7 +56,10 @@ def add(
         entry = _entry(repository, revision, tuple(include), quality)
     except HfHubHTTPError as error:
         raise AddError(f"{repository} at {revision}: {error.server_message or error}") from error
-    except (HFValidationError, NotASafetensorsRepoError, GgufError, OSError, KeyError, ValueError) as error:
+    except httpx2.HTTPError as error:
+        hub = HfApi().endpoint
+        raise AddError(f"{hub} cannot be reached (HF_ENDPOINT names the hub): {error}") from error
+    except (HFValidationError, NotASafetensorsRepoError, GgufError, OSError, KeyError, TypeError, ValueError) as error:
         raise AddError(f"{repository} at {revision} cannot be read: {error}") from error
     path = data / f"{entry['name']}.json"
     if path.exists():

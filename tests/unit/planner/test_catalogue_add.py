@@ -90,3 +90,23 @@ def test_what_cannot_be_added_is_one_line(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "not-an-address"])
+def test_a_hub_that_cannot_be_reached_is_said_in_one_line(endpoint: str, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "config",
+        "add",
+        "acme/Tiny-Llama",
+        "--revision",
+        "main",
+        "--output",
+        str(tmp_path),
+    ]
+    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"config add: {endpoint} cannot be reached")
+    assert len(done.stderr.splitlines()) == 1
