@@ -30,6 +30,7 @@ _VISION_COUNTS = (
     "patch_size", "init_pos_emb_height", "init_pos_emb_width", "depth", "hidden_size", "intermediate_size",
     "num_position_embeddings", "spatial_merge_size", "temporal_patch_size", "in_channels", "out_hidden_size",
 )  # fmt: skip
+_NESTED = ("text_config", "vision_config", "quantization_config")
 _LISTS = {"layer_types": str, "mlp_only_layers": int, "attn_type_list": int}
 """Lists, and what they are of."""
 
@@ -62,9 +63,6 @@ def config_faults(config: object) -> tuple[str, ...]:
         return tuple(nested)
     text, vision = {**config, **(config.get("text_config") or {})}, config.get("vision_config") or {}
     return (*_text_faults(text), *_numbers(vision, _VISION_COUNTS, MOST), *_lacking(vision, _VISION_TOGETHER))
-
-
-_NESTED = ("text_config", "vision_config", "quantization_config")
 
 
 def _is_object(config: Mapping[str, Any], name: str) -> bool:
