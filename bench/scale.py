@@ -1,6 +1,6 @@
 """Whether many groups cost more each than few: one program with up to 32 groups of two nodes, 512 GPUs.
 
-`make bench-scale`. Takes the stack `h100x16` up with 4, 8, 16 and 32 replicas on simulated nodes of the lab, with the
+`make bench-scale`. Takes the stack `h100x16` up with 8, 16 and 32 replicas on simulated nodes of the lab, with the
 real engine, scheduler and LeaderWorkerSet controller, and prints the seconds of preview, up and destroy, and those of
 up for each group. Ends with an error when a group of 32 costs clearly more than one of 8.
 """
@@ -23,7 +23,7 @@ from lab.project import Answer, Project
 from lab.simulated import SimulatedNodes, manifest, profile
 from lab.site import CHECKOUT, Site
 
-GROUPS = (4, 8, 16, 32)
+GROUPS = (8, 16, 32)
 REFERENCE, LARGEST = 8, 32
 GROWTH_LIMIT = 1.5
 """Of the time for each group, from `REFERENCE` to `LARGEST`: room for a machine that others use too."""

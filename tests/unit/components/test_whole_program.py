@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import inference_server, weight_stage
+from components import fabric, inference_server, weight_stage
 from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
 from components.labels import labels
 from config.stack import StackConfig
@@ -232,13 +232,52 @@ def test_every_node_of_a_group_is_staged_spares_too_and_the_pods_go_to_exactly_t
     assert urns(recording, ":Job") <= recording.only(":InferenceServer").depends_on
 
 
-def test_experts_over_two_nodes_are_served_by_the_same_kind_of_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    layout = {"pipeline_parallel": None, "data_parallel": 2, "expert_parallel": True, "max_model_len": 131072}
-    recording = run_program(monkeypatch, "h100x16", sections=edited(H100X16, engine=layout), preview=True)
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (
+            {"data_parallel": 2, "expert_parallel": True, "max_model_len": 131072},
+            "--tensor-parallel-size 8 --data-parallel-size 2 --enable-expert-parallel",
+        ),
+        ({"tensor_parallel": 16}, "--tensor-parallel-size 16"),
+    ],
+)
+def test_other_layouts_over_two_nodes_are_served_by_the_same_kind_of_group(
+    layout: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = edited(H100X16, engine={"pipeline_parallel": None, **layout})
+    recording = run_program(monkeypatch, "h100x16", sections=sections, preview=True)
     made = recording.only(":LeaderWorkerSet").inputs["spec"]["leaderWorkerTemplate"]
+    assert made["size"] == 2
     arguments = " ".join(made["workerTemplate"]["spec"]["containers"][0]["args"])
-    assert "--tensor-parallel-size 8 --data-parallel-size 2 --enable-expert-parallel" in arguments
+    assert expected in arguments
+    assert "--pipeline-parallel-size" not in arguments
     assert "--nnodes 2 --node-rank $(LWS_WORKER_INDEX)" in arguments
+
+
+def test_a_shared_claim_is_staged_once_and_mounted_by_every_pod_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h100x16", sections=edited(H100X16, weights={"kind": "claim"}))
+    assert len(recording.of_type(":Job")) == 1
+    claim = recording.only(":PersistentVolumeClaim").inputs
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    template = recording.only(":LeaderWorkerSet").inputs["spec"]["leaderWorkerTemplate"]
+    for part in ("leaderTemplate", "workerTemplate"):
+        [weights] = [each for each in template[part]["spec"]["volumes"] if each["name"] == "weights"]
+        assert weights == {"name": "weights", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+
+
+def test_another_fabric_check_leaves_the_pods_of_a_group_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = run_program(monkeypatch, "h100x16")
+    check = tmp_path / "fabric_check.py"
+    check.write_text("# another one")
+    monkeypatch.setattr(fabric, "CHECK", check)
+    after = run_program(monkeypatch, "h100x16")
+    groups = [run.only(":LeaderWorkerSet").inputs for run in (before, after)]
+    assert groups[0] == groups[1]
+    programs = [[each.inputs["data"] for each in run.of_type(":ConfigMap")] for run in (before, after)]
+    assert programs[0] != programs[1]
 
 
 def test_a_namespace_of_somebody_else_is_used_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
