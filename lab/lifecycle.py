@@ -127,6 +127,19 @@ class Lab:
     def _start(self, *, root: bool) -> Site:
         started = time.monotonic()
         self.stop()
+        # From the choice of a network to the link that occupies it, no other lab may choose.
+        with lock(LABS / "network.lock"):
+            site = self._hold(self._prepare(root=root))
+        self._wait_until_ready(site)
+        if site.isolated:
+            self.add_real_node()
+        else:
+            say(WITHOUT_ROOT)
+        say(f"up in {time.monotonic() - started:.0f} s")
+        return site
+
+    def _prepare(self, *, root: bool) -> Site:
+        """Lays out the lab's directory: credentials, the hub's files, the engine."""
         self.directory.mkdir(parents=True)
         subnet = choose_subnet() if root else None
         site = Site(self.directory, CHECKOUT, subnet, PORTS if root else free_ports())
@@ -138,13 +151,6 @@ class Lab:
         else:
             wheels_directory(site).mkdir()
         engine.Engine(self.directory).install()
-        site = self._hold(site)
-        self._wait_until_ready(site)
-        if site.isolated:
-            self.add_real_node()
-        else:
-            say(WITHOUT_ROOT)
-        say(f"up in {time.monotonic() - started:.0f} s")
         return site
 
     def _hold(self, site: Site) -> Site:
@@ -214,9 +220,11 @@ class Lab:
         if site is None:
             shutil.rmtree(self.directory, ignore_errors=True)
             return False
+        # A link of this name that is there after a crash is another lab's.
+        held_link = site.running
         site.stop()
         deadline = time.monotonic() + STOP_SECONDS
-        while site.running or Path(f"/sys/class/net/{site.link}").exists():
+        while site.running or (held_link and Path(f"/sys/class/net/{site.link}").exists()):
             if time.monotonic() > deadline:
                 raise LabError(f"process {site.pid} or link {site.link} of the lab does not go away")
             time.sleep(0.05)
