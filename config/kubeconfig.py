@@ -14,6 +14,8 @@ from config.stack import Cluster
 
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 
+_KINDS = ("contexts", "clusters", "users")
+
 
 def read_kubeconfig(cluster: Cluster) -> dict[str, Any]:
     """A kubeconfig with the stack's context alone, paths made absolute.
@@ -39,11 +41,18 @@ def _load(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text())
     except OSError as fault:
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' cannot be read ({fault.strerror})"]) from None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, UnicodeDecodeError):
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' is not YAML"]) from None
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or not all(_is_list_of_named(document.get(kind)) for kind in _KINDS):
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' is not a kubeconfig file"])
     return document
+
+
+def _is_list_of_named(entries: object) -> bool:
+    """Whether this is what `contexts`, `clusters` and `users` are: a list of objects with a name each, or nothing."""
+    return entries is None or (
+        isinstance(entries, list) and all(isinstance(entry, dict) and "name" in entry for entry in entries)
+    )
 
 
 def _only(context: str, document: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -52,23 +61,29 @@ def _only(context: str, document: dict[str, Any], path: Path) -> dict[str, Any]:
         known = ", ".join(sorted(contexts)) or "none"
         raise StackError([f"heavylift:cluster.context: '{context}' is not in '{path}': expected one of {known}"])
     chosen = contexts[context]
+    parts = chosen.get("context")
+    if not isinstance(parts, dict):
+        raise StackError([f"heavylift:cluster.context: '{context}' of '{path}' names no cluster"])
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": context,
         "contexts": [chosen],
-        "clusters": _named(document, "clusters", chosen["context"].get("cluster"), path),
-        "users": _named(document, "users", chosen["context"].get("user"), path),
+        "clusters": _named(document, "clusters", parts.get("cluster"), path),
+        "users": _named(document, "users", parts.get("user"), path),
     }
 
 
 def _named(document: dict[str, Any], kind: str, name: str | None, path: Path) -> list[dict[str, Any]]:
     key = kind.removesuffix("s")
-    return [
+    found = [
         entry | {key: _absolute(entry.get(key) or {}, path)}
         for entry in document.get(kind) or []
-        if entry.get("name") == name
+        if entry["name"] == name
     ]
+    if name is not None and not found:
+        raise StackError([f"heavylift:cluster.context: its {key} '{name}' is not in '{path}'"])
+    return found
 
 
 def _absolute(values: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -165,6 +165,13 @@ class Nodes(Section):
     usd_per_gpu_hour: Annotated[float, Field(ge=0)] | None = None
     """What a GPU costs per hour; unset: the plan knows no cost."""
 
+    @field_validator("names")
+    @classmethod
+    def _are_different(cls, names: Sequence[str]) -> Sequence[str]:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"has {', '.join(twice)} more than once: expected each node once")
+        return names
+
     @field_validator("gpus_per_node")
     @classmethod
     def _goes_with_gpu(cls, count: int, info: ValidationInfo) -> int:

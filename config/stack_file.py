@@ -34,7 +34,7 @@ def read_sections(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text())
     except OSError as fault:
         raise StackError([f"{path}: cannot be read ({fault.strerror}); stacks are {_stacks(path.parent)}"]) from None
-    except yaml.YAMLError as fault:
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
         raise StackError([f"{path}: is not YAML: {' '.join(str(fault).split())}"]) from None
     config = (document or {}).get("config") if isinstance(document or {}, dict) else None
     if not isinstance(config, dict):

@@ -9,9 +9,10 @@ from typing import Any
 
 import lab as package
 from lab import engine
+from lab.control_plane import MOST_REAL_NODES
 from lab.errors import LabError
 from lab.lifecycle import Lab, every_lab, say
-from lab.simulated import GPU, SimulatedNodes, profiles
+from lab.simulated import GPU, SimulatedNodes, profile, profiles
 from lab.status import report
 
 RDMA = "rdma/ib"
@@ -19,11 +20,15 @@ RDMA = "rdma/ib"
 
 def up(lab: Lab, nodes: list[str], real_nodes: int) -> None:
     """Takes the lab up, with these profiles' simulated nodes and that many real ones."""
+    for name in nodes:
+        profile(name)
+    if not 0 <= real_nodes <= MOST_REAL_NODES:
+        raise LabError(f"--real-nodes {real_nodes}: expected at most {MOST_REAL_NODES}")
     site = lab.start()
     while site.isolated and lab.real_nodes < real_nodes:
         lab.add_real_node()
-    for profile in nodes:
-        SimulatedNodes(site).add(profile)
+    for name in nodes:
+        SimulatedNodes(site).add(name)
 
 
 def down(lab: Lab, everything: bool) -> None:
@@ -99,10 +104,10 @@ def parser() -> argparse.ArgumentParser:
         "run a command among a real node's own files and network",
     )
     added.add_argument("node", help="e.g. real-0")
-    added.add_argument("words", nargs="+", metavar="COMMAND")
+    added.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
     added = command(
         "delete-node",
-        lambda lab, node: SimulatedNodes(lab.site).delete(node),
+        lambda lab, node: SimulatedNodes(lab.site).take_out(node),
         "take a simulated node out of the cluster",
     )
     added.add_argument("node")

@@ -16,8 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
+from config.errors import StackError
+from config.kubeconfig import read_kubeconfig
+from config.stack import Cluster
 from lab import engine
 from lab.cache import cache_directory
 from lab.control_plane import kubectl
@@ -53,11 +54,9 @@ class Target:
         """A context of the person's own kubeconfig; LabError names those there are."""
         kubeconfig = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube/config").expanduser()
         try:
-            contexts = [each["name"] for each in yaml.safe_load(kubeconfig.read_text()).get("contexts") or ()]
-        except FileNotFoundError:
-            raise LabError(f"no kubeconfig at {kubeconfig}: set KUBECONFIG to the file that has {context!r}") from None
-        if context not in contexts:
-            raise LabError(f"no context {context!r} in {kubeconfig}: expected one of {', '.join(contexts)}")
+            read_kubeconfig(Cluster(kubeconfig=str(kubeconfig), context=context))
+        except StackError as fault:
+            raise LabError(f"{fault}; KUBECONFIG names another file") from None
         directory = cache_directory() / "demo" / context.replace("/", "-")
         own_engine = engine.Engine(directory)
         own_engine.install()

@@ -93,12 +93,19 @@ class SimulatedNodes:
         )
 
     def delete(self, name: str) -> None:
-        """Removes a node, where it is there, as if it had been taken out of the cluster."""
+        """Removes a simulated node, where it is there, as if it had been taken out of the cluster."""
         try:
             self._api.delete_node(name)
         except ApiException as refusal:
             if refusal.status != 404:
                 raise
+
+    def take_out(self, name: str) -> None:
+        """Deletes a simulated node; LabError where there is none of that name, or it is a real one."""
+        labels_found = cluster.node(self._api, name)["metadata"]["labels"]
+        if labels_found.get("type") != "kwok":
+            raise LabError(f"node {name!r} is a real one: it goes with the lab")
+        self.delete(name)
 
     def drain(self, name: str) -> None:
         """Makes a node unschedulable and evicts its pods."""
@@ -110,6 +117,8 @@ class SimulatedNodes:
 
     def set_resource(self, name: str, resource: str, count: int | None) -> None:
         """Sets an extended resource of any node, simulated or real; None takes it away."""
+        if count is not None and count < 0:
+            raise LabError(f"{resource}: {count} is negative")
         status = cluster.node(self._api, name)["status"]
         if count is None and resource not in status.get("capacity", {}):
             return

@@ -62,3 +62,35 @@ def test_certificates_beside_the_file_are_found_from_anywhere(tmp_path: Path) ->
     (tmp_path / "config").write_text(yaml.safe_dump(document))
     kubeconfig = read_kubeconfig(cluster(path=tmp_path / "config"))
     assert kubeconfig["clusters"][0]["cluster"]["certificate-authority"] == str(tmp_path / "ca.pem")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"contexts: {lab: {}}",
+        b"contexts: [{context: {}}]",
+        b"contexts: [lab]",
+        b"- a list",
+    ],
+)
+def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(content)
+    with pytest.raises(StackError, match=r"is not (YAML|a kubeconfig file)"):
+        read_kubeconfig(Cluster(kubeconfig=str(file), context="lab"))
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ("{name: lab}", "names no cluster"),
+        ("{name: lab, context: {cluster: gone}}", "its cluster 'gone' is not in"),
+        ("{name: lab, context: {cluster: here, user: gone}}", "its user 'gone' is not in"),
+    ],
+)
+def test_a_context_whose_parts_are_not_in_the_file_is_refused(tmp_path: Path, context: str, message: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(f"contexts: [{context}]\nclusters: [{{name: here, cluster: {{server: x}}}}]\n")
+    with pytest.raises(StackError, match=message):
+        read_kubeconfig(Cluster(kubeconfig=str(file), context="lab"))
