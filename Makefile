@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner bench-preview bench-scale lab lab-down format
+.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,6 +54,15 @@ bench-preview: $(READY) ## what a preview costs beside a program with one Config
 
 bench-scale: $(READY) ## whether 32 groups of two nodes cost more each than eight
 	@$(BIN)/python -m bench.scale
+
+bench-stager: $(READY) ## the stager beside hf download, s5cmd and boto3: several minutes
+	@$(BIN)/python -m bench.stager
+	@$(BIN)/python -m bench.stager --capped
+
+SEED ?= 1
+ROUNDS ?= 1000
+fuzz-stager: $(READY) ## kill, truncate, corrupt and delay at random: SEED=1 ROUNDS=1000
+	@$(BIN)/python -m tests.fuzz.stager --seed $(SEED) --rounds $(ROUNDS)
 
 lab: $(READY) ## take up a real engine and cluster on this machine
 	@$(BIN)/python -m lab up
