@@ -160,14 +160,16 @@ def demonstrate(context: str | None) -> None:
 
 
 def remove(context: str | None) -> None:
-    """Destroys the stack; with the lab, takes the lab down too."""
+    """Destroys the stack and removes its engine's directory; without a context, takes the lab down with it."""
     if not context and not Lab().up:
         raise LabError("no lab is up, and so no demo")
     target = Target.own(context) if context else Target.lab()
     destroyed = target.project().pulumi("destroy", "--stack", STACK, "--yes", "--skip-preview", shown=True)
     if destroyed.status:
         raise LabError("`pulumi destroy --stack dev` failed; its message is above")
-    if not context:
+    if context:
+        shutil.rmtree(target.directory)
+    else:
         Lab().stop()
 
 

@@ -48,11 +48,13 @@ class Engine:
         }
 
     def install(self) -> None:
-        """Fills the directory, where it is not there yet; programs are built first if need be."""
-        if self.programs.exists():
-            return
+        """Fills the directory; programs are built first if need be, and a state that is there is kept.
+
+        The programs are laid out anew each time: an earlier checkout, to which they led, may be gone.
+        """
+        shutil.rmtree(self.programs, ignore_errors=True)
         self.programs.mkdir(parents=True)
-        (self.directory / "pulumi-state").mkdir()
+        (self.directory / "pulumi-state").mkdir(exist_ok=True)
         (self.programs / "kubectl").symlink_to(kubectl())
         if own_pulumi():
             return

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from lab import engine
+from lab.lifecycle import Lab
 from lab.site import CHECKOUT, Site, directory_of, load
 
 ANSWERED = ["pulumi:pulumi:Stack", "question", "answer", "pulumi up --stack dev", "ask the model"]
@@ -46,24 +48,26 @@ def test_the_demo_takes_everything_up_and_prints_an_answer_and_demo_down_leaves_
     assert load(directory_of(second_checkout)) is None
 
 
-def test_the_demo_uses_somebodys_own_context_with_the_same_stack_file(
-    site: Site, environment: dict[str, str], tmp_path: Path
-) -> None:
-    # The lab's cluster under another name; its nodes cannot pull the public images, so its own take their place.
-    kubeconfig = yaml.safe_load(site.kubeconfig.read_text())
-    kubeconfig["contexts"].append({**kubeconfig["contexts"][0], "name": "kind-dev"})
-    kubeconfig["contexts"] = [each for each in kubeconfig["contexts"] if each["name"] == "kind-dev"]
+def test_the_demo_uses_somebodys_own_context_with_the_same_stack_file(second_checkout: Path, tmp_path: Path) -> None:
+    # A lab's cluster under another name; its nodes cannot pull the public images, so its own take their place.
+    started = Lab(directory_of(second_checkout))
+    python = str(second_checkout / ".venv/bin/python")
+    subprocess.run([python, "-m", "lab", "up"], cwd=second_checkout, check=True, capture_output=True)
+    kubeconfig = yaml.safe_load(started.site.kubeconfig.read_text())
+    kubeconfig["contexts"] = [{**kubeconfig["contexts"][0], "name": "kind-dev"}]
     kubeconfig["current-context"] = ""
     own = tmp_path / "kubeconfig"
     own.write_text(yaml.safe_dump(kubeconfig))
-    images = {name: value for name, value in environment.items() if name.endswith("_IMAGE") or name == "HF_ENDPOINT"}
-    settings = {**images, "KUBECONFIG": str(own), "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", "")}
-    shown = demo(CHECKOUT, "--context", "kind-dev", **settings)
-    try:
-        assert shown.returncode == 0, shown.stdout + shown.stderr
-        assert in_order(shown.stdout, ANSWERED), shown.stdout
-    finally:
-        gone = demo(CHECKOUT, "--context", "kind-dev", "--down", **settings)
+    settings = {
+        name: value
+        for name, value in engine.settings(started.site).items()
+        if name.endswith("_IMAGE") or name == "HF_ENDPOINT"
+    }
+    settings |= {"KUBECONFIG": str(own)}
+    shown = demo(second_checkout, "--context", "kind-dev", **settings)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert in_order(shown.stdout, ANSWERED), shown.stdout
+    gone = demo(second_checkout, "--context", "kind-dev", "--down", **settings)
     assert gone.returncode == 0, gone.stdout + gone.stderr
 
 
