@@ -9,9 +9,10 @@ signal ends all streams.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -25,6 +26,7 @@ from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 3.0
+FLUSH_SECONDS = 1.0
 LAP_SECONDS = 10.0
 STRAGGLER_RATIO = 20
 # Less than this may have lain ready in the socket, and says nothing about a connection's speed.
@@ -113,7 +115,7 @@ class Transfer:
     def run(self) -> list[Part]:
         """Fetch and verify everything; raises `StagerError` with every file that could not be had."""
         threads = [threading.Thread(target=self._stream, name=f"stream {n}", daemon=True) for n in range(self._streams)]
-        for thread in threads:
+        for thread in (*threads, threading.Thread(target=self._flush, name="flush", daemon=True)):
             thread.start()
         while any(thread.is_alive() for thread in threads) and not self._ending.wait(0.1):
             pass
@@ -134,22 +136,39 @@ class Transfer:
         self._require_lease()
 
     def _stream(self) -> None:
-        try:
+        with self._ending_the_run_on_error():
             while (work := self._next_work()) is not None:
                 work()
+
+    def _flush(self) -> None:
+        """Keep the disk busy while bytes come; else all streams would wait for it together when their files end."""
+        with self._ending_the_run_on_error():
+            while not (self._ending.wait(FLUSH_SECONDS) or self._all_ended):
+                for job in self._jobs:
+                    if job.state is State.FETCHING:
+                        self._on_volume(job, lambda job: job.part.flush())
+
+    @contextlib.contextmanager
+    def _ending_the_run_on_error(self) -> Iterator[None]:
+        try:
+            yield
         except Stopped:
             return
-        except Exception as error:  # whatever it is, the other streams must end and the run must say it
+        except Exception as error:  # whatever it is, all streams must end and the run must say it
             self._error = self._error or error
             self._ending.set()
             with self._changed:
                 self._changed.notify_all()
 
+    @property
+    def _all_ended(self) -> bool:
+        return all(job.state in (State.DONE, State.FAILED) for job in self._jobs)
+
     def _next_work(self) -> Callable[[], None] | None:
         """What this stream does next: begin a file, fetch a block, or None when all files are done or failed."""
         with self._changed:
             while not self._ending.is_set():
-                if all(job.state in (State.DONE, State.FAILED) for job in self._jobs):
+                if self._all_ended:
                     return None
                 if (work := self._claim()) is not None:
                     return work
