@@ -54,7 +54,8 @@ def serve(
     for served in made:
         destroyed = served.project.destroy()
         assert destroyed.status == 0, destroyed
-        kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+        kubectl("delete", "namespace", namespace, "--ignore-not-found")
+        kubectl("delete", "storageclasses,persistentvolumes", namespace, "--ignore-not-found")
         lab.on_node("real-0", "rm", "-rf", served.root)
 
 

@@ -125,7 +125,7 @@ def test_kimi_on_four_h200_stops_preview_and_up_with_the_reasons_and_nothing_is_
     for code in ("weights_do_not_fit:", "quantization_contradicts_checkpoint:", "context_beyond_model:"):
         assert code in all_at_once.output
     assert kubectl("get", "namespace", NAMESPACE, "--ignore-not-found") == ""
-    assert kubectl("get", "pv", "-o", "name") == ""
+    assert kubectl("get", "pv", "-l", "app.kubernetes.io/instance=h200", "-o", "name") == ""
     assert "pool.heavylift/h200" not in kubectl.get("node", "h200-4gpu-0")["metadata"]["labels"]
 
 
