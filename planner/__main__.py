@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import fields
 from io import TextIOWrapper
@@ -16,25 +16,17 @@ from pathlib import Path
 from signal import SIG_DFL, SIGPIPE, signal
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
+from planner.command_line import flag, parser
 from planner.directory import DirectoryError
 from planner.explain import explain
+from planner.faults import faults
 from planner.fit import fit
 from planner.picture import picture
-from planner.plan import Plan
-from planner.recommend import DEFAULT_CONTEXT, Wish, recommend, table
+from planner.recommend import Wish, recommend, table
 from planner.request import FitRequest
 from planner.show import list_models, show
 from planner.subject import find_subject
 from planner.summary import summary
-
-_JSON_KEYS = """
-With --json: verdict; problems [{code, message, fix}]; warnings [{code, message}]; layout {tp, pp, dp, ep, dcp};
-per_gpu {budget_gib, weights_gib, overhead_gib [likely, worst], kv_gib [worst, likely], kv_bytes_per_token} of the
-fullest GPU; kv_tokens [worst, likely]; max_context, the longest that surely fits; weights_bytes; disk_bytes;
-download_seconds; load_seconds; cost_per_hour_usd; engine_args; engine_env. What is not known is null.
-
-Exit status: 0 fits or tight, 1 rejected, 2 a value or option that means nothing, 3 unknown.
-"""
 
 _STATUS = {"fits": 0, "tight": 0, "rejected": 1, "unknown": 3}
 _USAGE = 2
@@ -46,86 +38,13 @@ class UsageError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
+    commands = {"fit": _fit, "explain": _explain, "show": _show, "recommend": _recommend}
     try:
-        status: int = options.command(options)
+        return commands[options.command](options)
     except (UsageError, NotInCatalogueError, DirectoryError) as error:
         print(f"planner: {error}", file=sys.stderr)
         return _USAGE
-    return status
-
-
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="python -m planner", description="Does a model fit, with which flags, how long, how much."
-    )
-    commands = parser.add_subparsers(required=True, metavar="fit | show | recommend | explain")
-    planned = commands.add_parser(
-        "fit",
-        help="the verdict on a model, GPUs and engine settings",
-        epilog=_JSON_KEYS,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    _add_request(planned)
-    planned.add_argument("--json", action="store_true", help="print the plan as JSON")
-    planned.add_argument("--svg", metavar="FILE", type=Path, help="also draw the memory of each GPU into a file")
-    planned.set_defaults(command=_fit)
-    explained = commands.add_parser("explain", help="the arithmetic of a verdict, line by line")
-    _add_request(explained)
-    explained.set_defaults(command=_explain)
-    shown = commands.add_parser("show", help="what a model is made of; without a model, the catalogue")
-    shown.add_argument("model", nargs="?", help="name, repository or directory")
-    shown.set_defaults(command=_show)
-    recommended = commands.add_parser("recommend", help="models and machines that fit, smallest first")
-    _add_wish(recommended)
-    recommended.set_defaults(command=_recommend)
-    return parser
-
-
-def _add_request(parser: ArgumentParser) -> None:
-    """Options named after the engine's; each sets the field of the request that `dest` names."""
-    parser.add_argument("--stack", metavar="NAME", help="take everything from Pulumi.NAME.yaml")
-    group = parser.add_argument_group("request")
-    group.add_argument("--model", metavar="NAME|DIR", help="catalogue name, repository, or directory of a checkpoint")
-    group.add_argument("--include", action="append", metavar="PATTERN", help="files that are staged")
-    group.add_argument("--gpu", metavar="NAME", help="such as h200; none: llama.cpp on the processor")
-    group.add_argument("--nodes", type=int, metavar="N")
-    group.add_argument("--gpus-per-node", type=int, metavar="N", help="default: what the layout takes, else 8")
-    group.add_argument("--fabric", choices=("none", "infiniband", "efa"), help="between nodes")
-    group.add_argument("--driver", metavar="VERSION", help="NVIDIA driver of the nodes")
-    group.add_argument("--instance-type", metavar="TYPE", help="EC2 instance type, for its price")
-    group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="what a GPU costs")
-    group.add_argument("--tp", type=int, metavar="N", dest="tensor_parallel", help="tensor parallel")
-    group.add_argument("--pp", type=int, metavar="N", dest="pipeline_parallel", help="pipeline parallel")
-    group.add_argument("--dp", type=int, metavar="N", dest="data_parallel", help="data parallel")
-    group.add_argument("--ep", action="store_true", default=None, dest="expert_parallel", help="expert parallel")
-    group.add_argument("--dcp", type=int, metavar="N", dest="decode_context_parallel", help="decode context parallel")
-    group.add_argument("--max-model-len", type=int, metavar="TOKENS")
-    group.add_argument("--max-num-seqs", type=int, metavar="N")
-    group.add_argument("--max-num-batched-tokens", type=int, metavar="N")
-    group.add_argument("--kv-cache-dtype", metavar="TYPE")
-    group.add_argument("--gpu-memory-utilization", type=float, metavar="SHARE")
-    group.add_argument("--block-size", type=int, metavar="TOKENS")
-    group.add_argument("--quantization", metavar="METHOD")
-    group.add_argument("--mm-encoder-tp-mode", choices=("data", "weights"))
-    group.add_argument("--language-model-only", action="store_true", default=None)
-    group.add_argument("--expert-offload", action="store_true", default=None, help="llama.cpp: experts in host memory")
-    group.add_argument("--engine", choices=("vllm", "llama.cpp"), help="default: llama.cpp for GGUF, else vllm")
-    group.add_argument("--engine-version", metavar="VERSION")
-    group.add_argument("--extra-arg", action="append", metavar="ARG", dest="extra_args", help="as --extra-arg=--flag")
-    group.add_argument(
-        "--available-kv-gib", type=float, metavar="GIB", help="tokens that this much cache per GPU holds"
-    )
-
-
-def _add_wish(parser: ArgumentParser) -> None:
-    parser.add_argument("--quality", choices=("good", "high", "frontier"))
-    parser.add_argument("--budget", type=float, metavar="USD", help="dollars per hour")
-    parser.add_argument("--gpu", metavar="NAME", help="kind of the GPUs at hand; none: what can be rented on EC2")
-    parser.add_argument("--gpus-per-node", type=int, default=8, metavar="N")
-    parser.add_argument("--nodes", type=int, default=1, metavar="N")
-    parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD")
-    parser.add_argument("--max-model-len", type=int, default=DEFAULT_CONTEXT, metavar="TOKENS")
 
 
 def _fit(options: Namespace) -> int:
@@ -135,13 +54,11 @@ def _fit(options: Namespace) -> int:
         _draw(options.svg, picture(request, plan))
     if options.json:
         print(json.dumps(plan.as_dict(), indent=2))
-    elif all(problem.code == "value_not_valid" for problem in plan.problems) and plan.problems:
-        raise UsageError("\n  ".join(problem.message for problem in plan.problems))
     else:
         print(summary(request, plan, colour=sys.stdout.isatty()))
         for warning in plan.warnings:
             print(f"  warning {warning.code}: {warning.message}")
-    return _status(plan)
+    return _STATUS[plan.verdict]
 
 
 def _draw(file: Path, text: str) -> None:
@@ -151,16 +68,10 @@ def _draw(file: Path, text: str) -> None:
         raise UsageError(f"--svg {file}: cannot be written ({fault.strerror})") from fault
 
 
-def _status(plan: Plan) -> int:
-    if plan.problems and all(problem.code == "value_not_valid" for problem in plan.problems):
-        return _USAGE
-    return _STATUS[plan.verdict]
-
-
 def _explain(options: Namespace) -> int:
     request = _request(options)
     print(explain(request))
-    return _status(fit(request))
+    return _STATUS[fit(request).verdict]
 
 
 def _show(options: Namespace) -> int:
@@ -172,11 +83,12 @@ def _recommend(options: Namespace) -> int:
     _check_wish(options)
     found = recommend(
         Wish(
+            model=options.model,
             quality=options.quality,
-            usd_per_hour=options.budget,
+            usd_per_hour=options.usd_per_hour,
             gpu=options.gpu,
-            gpus_per_node=options.gpus_per_node,
-            nodes=options.nodes,
+            gpus_per_node=options.gpus_per_node or 8,
+            nodes=options.nodes or 1,
             max_model_len=options.max_model_len,
             usd_per_gpu_hour=options.usd_per_gpu_hour,
         )
@@ -187,36 +99,50 @@ def _recommend(options: Namespace) -> int:
 
 def _check_wish(options: Namespace) -> None:
     """Raises UsageError with every option of `recommend` that means nothing."""
-    faults = [
-        f"--{name.replace('_', '-')} {value} is not valid: expected a number of at least {least}"
-        for name, least in (
-            ("budget", 0),
-            ("usd_per_gpu_hour", 0),
-            ("nodes", 1),
-            ("gpus_per_node", 1),
-            ("max_model_len", 1),
+    wrong = [
+        f"{flag(name)}: {value} is not valid: expected {kind} of at least {least}"
+        for name, kind, least in (
+            ("usd_per_hour", "dollars", 0),
+            ("usd_per_gpu_hour", "dollars", 0),
+            ("nodes", "a whole number", 1),
+            ("gpus_per_node", "a whole number", 1),
+            ("max_model_len", "a whole number", 1),
         )
         if (value := getattr(options, name)) is not None and not least <= value < inf
     ]
-    if options.gpu is not None and find_gpu(options.gpu).memory_bytes is None:
-        faults.append(f"--gpu {options.gpu}: its memory is in no public log, and so nothing can be planned on it")
-    if faults:
-        raise UsageError("\n  ".join(faults))
+    if options.gpu is None:
+        wrong += [
+            f"{flag(name)}: {value} says nothing without --gpu: expected the kind of the GPUs too"
+            for name in ("nodes", "gpus_per_node")
+            if (value := getattr(options, name)) is not None
+        ]
+    elif find_gpu(options.gpu).memory_bytes is None:
+        wrong.append(f"--gpu: the memory of {options.gpu} is in no public log, and so nothing can be planned on it")
+    _refuse(wrong)
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        raise UsageError("\n  ".join(wrong))
 
 
 def _request(options: Namespace) -> FitRequest:
-    """The request that the options make. Raises UsageError."""
+    """The request that the options make. Raises UsageError with every value that means nothing."""
     names = {field.name for field in fields(FitRequest)}
     given = {name: value for name, value in vars(options).items() if name in names and value is not None}
     if options.stack is not None:
-        return _of_stack(options.stack, sorted(given))
-    if "model" not in given:
+        request = _of_stack(options.stack, sorted(given))
+        _refuse([f"--stack {options.stack}: {fault.name}: {fault.text}" for fault in faults(request)])
+        return request
+    if not given.get("model"):
         raise UsageError("--model is missing: expected a name such as kimi-k2.5, a repository or a directory")
     for name in ("include", "extra_args"):
         given[name] = tuple(given.get(name, ()))
     given.setdefault("engine", _engine(given["model"], given["include"]))
     given.setdefault("gpus_per_node", _gpus_per_node(given))
-    return FitRequest(**given)
+    request = FitRequest(**given)
+    _refuse([f"{flag(fault.name)}: {fault.text}" for fault in faults(request)])
+    return request
 
 
 def _of_stack(name: str, given: list[str]) -> FitRequest:
@@ -225,7 +151,8 @@ def _of_stack(name: str, given: list[str]) -> FitRequest:
     from planner.stack import request_of_named_stack
 
     if given:
-        raise UsageError(f"--stack {name} takes everything from its file: leave out {', '.join(given)}")
+        left_out = ", ".join(flag(option) for option in given)
+        raise UsageError(f"--stack {name} takes everything from its file: leave out {left_out}")
     try:
         return request_of_named_stack(name)
     except StackError as error:

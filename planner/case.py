@@ -10,6 +10,7 @@ from planner.attention_backend import Backend, attention_backend
 from planner.kv_cache import is_fp8
 from planner.plan import Layout
 from planner.request import FitRequest
+from planner.rules.driver import Compatibility, driver_compatibility
 from planner.shape import GroupedAttention, LatentAttention
 from planner.subject import Subject
 from planner.versions import Version
@@ -41,6 +42,11 @@ class Case:
             fp8=is_fp8(self.kv_cache_dtype),
             dcp=self.layout.dcp,
         )
+
+    @cached_property
+    def compatibility(self) -> Compatibility:
+        """What the nodes' driver asks of the deployment."""
+        return driver_compatibility("vllm", str(self.version), self.request.driver, self.gpu)
 
     @property
     def block(self) -> int:

@@ -10,7 +10,6 @@ from config.catalogue import Serving
 from planner.case import Case
 from planner.plan import Layout
 from planner.request import FitRequest
-from planner.rules.driver import driver_compatibility
 from planner.rules.formats import needs_weight_only_experts
 
 
@@ -98,5 +97,5 @@ def vllm_environment(case: Case) -> tuple[tuple[str, str], ...]:
     if case.gpu.compute_capability >= (10, 0):
         # The recipes' switches for FP4 experts are for GPUs that have FP4.
         environment |= dict(case.subject.checkpoint.env)
-    environment |= dict(driver_compatibility(case).environment)
+    environment |= dict(case.compatibility.environment)
     return tuple(sorted(environment.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu, find_instance
@@ -29,6 +30,11 @@ _MOST = 1e15
 _ENGINES = ("vllm", "llama.cpp")
 
 
+BLOCK_TOKENS = 16
+"""vLLM's attention kernels take KV blocks of this many tokens and multiples of it; some want multiples of 32, 64 or 128
+(get_supported_kernel_block_sizes of vllm/v1/attention/backends, 0.33.0)."""
+
+
 def _is_positive(value: float) -> bool:
     return 0 < value <= _MOST
 
@@ -43,18 +49,38 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "read_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "usd_per_gpu_hour": (lambda value: 0 <= value <= _MOST, "dollars, 0 or more"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
+    "block_size": (
+        lambda value: value < 1 or value % BLOCK_TOKENS == 0,
+        f"a multiple of {BLOCK_TOKENS}, as vLLM's kernels take",
+    ),
     "driver": (lambda value: re.fullmatch(r"\d+(\.\d+){0,2}", value) is not None, "a version such as 580.95.05 or 580"),
     "mm_encoder_tp_mode": (lambda value: value in ("data", "weights"), "data or weights"),
 }
 """By name, what else a value must be, where it is given, and how that is said."""
 
 
-def faults(request: FitRequest) -> tuple[Problem, ...]:
-    """One problem for each value that cannot be planned with."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A value that cannot be planned with."""
+
+    name: str
+    """The request's field."""
+    text: str
+    """The value, and what was expected."""
+    fix: str = "Correct it."
+
+
+def faults(request: FitRequest) -> tuple[Fault, ...]:
+    """One fault for each value that cannot be planned with."""
     return tuple(_faults(request))
 
 
-def _faults(request: FitRequest) -> Iterator[Problem]:
+def problems_of_faults(found: tuple[Fault, ...]) -> tuple[Problem, ...]:
+    """The same as problems of a plan."""
+    return tuple(Problem("value_not_valid", f"{fault.name}: {fault.text}", fault.fix) for fault in found)
+
+
+def _faults(request: FitRequest) -> Iterator[Fault]:
     yield from _known("gpu", request.gpu, find_gpu)
     yield from _known("instance_type", request.instance_type, find_instance)
     yield from _other_instance(request)
@@ -70,7 +96,7 @@ def _faults(request: FitRequest) -> Iterator[Problem]:
             yield _fault(name, value, expected)
 
 
-def _engine(request: FitRequest) -> Iterator[Problem]:
+def _engine(request: FitRequest) -> Iterator[Fault]:
     if request.engine not in _ENGINES:
         yield _fault("engine", request.engine, f"one of {', '.join(_ENGINES)}")
     elif request.engine == "vllm" and request.engine_version is not None:
@@ -80,7 +106,7 @@ def _engine(request: FitRequest) -> Iterator[Problem]:
             yield _fault("engine_version", request.engine_version, "a release such as 0.33.0")
 
 
-def _other_instance(request: FitRequest) -> Iterator[Problem]:
+def _other_instance(request: FitRequest) -> Iterator[Fault]:
     """An instance type that has other GPUs, or fewer, than are asked for."""
     try:
         instance = find_instance(request.instance_type or "")
@@ -93,14 +119,14 @@ def _other_instance(request: FitRequest) -> Iterator[Problem]:
         yield _fault("instance_type", request.instance_type, expected)
 
 
-def _known(name: str, value: str | None, find: Callable[[str], object]) -> Iterator[Problem]:
+def _known(name: str, value: str | None, find: Callable[[str], object]) -> Iterator[Fault]:
     if value is None:
         return
     try:
         find(value)
     except NotInCatalogueError as error:
-        yield Problem("value_not_valid", f"{name}: {error}", "Correct it, or add it to the catalogue's data.")
+        yield Fault(name, str(error), "Correct it, or add it to the catalogue's data.")
 
 
-def _fault(name: str, value: object, expected: str) -> Problem:
-    return Problem("value_not_valid", f"{name}: {value!r} is not valid: expected {expected}", "Correct it.")
+def _fault(name: str, value: object, expected: str) -> Fault:
+    return Fault(name, f"{value!r} is not valid: expected {expected}")

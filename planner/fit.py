@@ -8,7 +8,7 @@ from config.catalogue import NotInCatalogueError, find_gpu
 from planner.case import resolve, resolve_layout
 from planner.directory import DirectoryError
 from planner.engine_arguments import requested_arguments
-from planner.faults import faults
+from planner.faults import faults, problems_of_faults
 from planner.llama_cpp import plan_llama_cpp, requested_llama_arguments
 from planner.logistics import with_logistics
 from planner.plan import Host, PerGpu, Plan, Problem
@@ -41,9 +41,8 @@ def fit(request: FitRequest) -> Plan:
 
 def plan_only(request: FitRequest) -> Plan:
     """The plan of a request, without suggestions."""
-    problems = faults(request)
-    if problems:
-        return Plan(verdict="rejected", problems=problems)
+    if found := faults(request):
+        return Plan(verdict="rejected", problems=problems_of_faults(found))
     try:
         subject = find_subject(request.model, request.include)
     except NotInCatalogueError as error:

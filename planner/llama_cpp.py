@@ -6,7 +6,7 @@ on the GPUs that is said to be needless and slow.
 
 from __future__ import annotations
 
-from config.catalogue import find_gpu
+from config.catalogue import engines, find_gpu
 from planner.finding import Finding
 from planner.gguf_memory import (
     CACHE_BYTES,
@@ -22,6 +22,7 @@ from planner.logistics import load_seconds, with_logistics
 from planner.plan import Host, Layout, PerGpu, Plan
 from planner.request import FitRequest
 from planner.rules.arguments import check_arguments
+from planner.rules.driver import driver_compatibility
 from planner.rules.gguf import check_gguf_memory, check_gguf_request
 from planner.rules.host import BASE_MEMORY, check_disk, check_host
 from planner.rules.unused import check_unused
@@ -37,6 +38,9 @@ def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
     weights = request.weights_bytes or subject.staged_bytes
     findings = [*check_gguf_request(request, subject, weights), *check_unused(request)]
     findings += check_arguments("llama.cpp", request.extra_args)
+    if request.gpu:
+        version = request.engine_version or engines()["llama.cpp"]["default_version"]
+        findings += driver_compatibility("llama.cpp", version, request.driver, find_gpu(request.gpu)).findings
     if weights is not None:
         findings += check_disk(request, weights)
         findings += check_host(request, 1, load_seconds(request, weights))

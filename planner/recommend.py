@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from config.catalogue import Checkpoint, Instance, Model, find_gpu, instances, models
+from config.catalogue import Checkpoint, Instance, Model, find_checkpoint, find_gpu, instances, models
 from planner.fit import plan_only
 from planner.plan import Plan
 from planner.request import FitRequest
@@ -25,6 +25,8 @@ _NODES = (1, 2, 4)
 class Wish:
     """What is asked for; everything unset is open."""
 
+    model: str | None = None
+    """Name of a model, a checkpoint or a repository of the catalogue."""
     quality: str | None = None
     usd_per_hour: float | None = None
     gpu: str | None = None
@@ -50,15 +52,25 @@ class Recommendation:
 
 
 def recommend(wish: Wish) -> tuple[Recommendation, ...]:
-    """One recommendation per checkpoint that fits, by cost where it is known, else by GPUs."""
-    found = [
-        best
-        for model in models()
-        if model.quality == wish.quality or (wish.quality is None and model.quality != "small")
-        for checkpoint in model.checkpoints
-        if (best := _best(wish, model, checkpoint)) is not None
-    ]
+    """One recommendation per checkpoint that fits, by cost where it is known, else by GPUs.
+
+    Raises NotInCatalogueError for a model or a GPU that the catalogue does not have.
+    """
+    found = [best for model, checkpoint in _wanted(wish) if (best := _best(wish, model, checkpoint)) is not None]
     return tuple(sorted(found, key=lambda best: (best.plan.cost_per_hour_usd or 0.0, best.gpus, best.checkpoint.name)))
+
+
+def _wanted(wish: Wish) -> Iterator[tuple[Model, Checkpoint]]:
+    """The checkpoints that the wish leaves; small models are for trying, and come only when they are named."""
+    named = wish.model.lower() if wish.model else None
+    if named and named not in {model.name for model in models()}:
+        find_checkpoint(named)
+    for model in models():
+        if model.quality != wish.quality and (wish.quality or (model.quality == "small" and not named)):
+            continue
+        for checkpoint in model.checkpoints:
+            if named in (None, model.name, checkpoint.name, checkpoint.repository.lower()):
+                yield model, checkpoint
 
 
 def _best(wish: Wish, model: Model, checkpoint: Checkpoint) -> Recommendation | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpus
+from planner.case import resolve_layout
 from planner.plan import Layout, Plan
 from planner.request import FitRequest
 
@@ -26,15 +27,16 @@ class Suggestion:
 
 
 def suggest(request: FitRequest, plan: Plan, planner: Planner) -> tuple[Suggestion, ...]:
-    """Every suggestion that the planner accepts, the smallest changes first."""
-    kinds = (
-        _settings(request, plan),
-        _layouts(request, plan.layout),
-        _more_gpus(request),
-        _other_checkpoints(request),
-        _other_gpus(request),
-    )
-    return tuple(suggestion for ideas in kinds for suggestion in _accepted(ideas, planner))
+    """Every suggestion that the planner accepts, the smallest changes first.
+
+    Where another layout does, more or other GPUs are not suggested.
+    """
+    settings = tuple(_accepted(_settings(request, plan), planner))
+    layouts = tuple(_accepted(_layouts(request, plan.layout), planner))
+    more = () if layouts else tuple(_accepted(_more_gpus(request), planner))
+    checkpoints = tuple(_accepted(_other_checkpoints(request), planner))
+    other = () if layouts else tuple(_accepted(_other_gpus(request), planner))
+    return (*settings, *layouts, *more, *checkpoints, *other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,30 +61,37 @@ def _accepted(ideas: Iterator[_Idea], planner: Planner) -> Iterator[Suggestion]:
             yield Suggestion(idea.text + tight, idea.request)
 
 
+def _changed(request: FitRequest, alternatives: str = "", **changes: int | str) -> _Idea:
+    """An idea in the notation of a stack file, such as `max_model_len 131072`; what stays as it is goes unsaid."""
+    made = {name: value for name, value in changes.items() if value != getattr(request, name)}
+    words = [f"{name} {value}".lower() for name, value in made.items()]
+    return _Idea(" and ".join(words), replace(request, **changes), alternatives)  # type: ignore[arg-type]
+
+
 def _settings(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
     """Other settings of the same engine on the same machine."""
     if plan.max_context and request.max_model_len:
-        yield _Idea(f"max_model_len {plan.max_context:,}", replace(request, max_model_len=plan.max_context), "context")
+        yield _changed(request, "context", max_model_len=plan.max_context)
     elif request.max_model_len and plan.kv_tokens and plan.kv_tokens[1] > 0:
-        likely = min(plan.kv_tokens[1], request.max_model_len)
-        yield _Idea(f"max_model_len {likely:,}", replace(request, max_model_len=likely), "context")
+        yield _changed(request, "context", max_model_len=min(plan.kv_tokens[1], request.max_model_len))
     if request.engine == "vllm" and request.kv_cache_dtype in (None, "auto", "bfloat16"):
-        yield _Idea("kv_cache_dtype fp8", replace(request, kv_cache_dtype="fp8"))
+        yield _changed(request, kv_cache_dtype="fp8")
     if request.engine == "vllm" and (request.max_num_seqs or 1024) > _FEWER_SEQUENCES:
-        yield _Idea(f"max_num_seqs {_FEWER_SEQUENCES}", replace(request, max_num_seqs=_FEWER_SEQUENCES))
+        yield _changed(request, max_num_seqs=_FEWER_SEQUENCES)
 
 
 def _layouts(request: FitRequest, layout: Layout) -> Iterator[_Idea]:
-    """Other layouts on the same GPUs."""
+    """Other layouts on the same GPUs: whole experts, and every power of two that a node holds, the widest first."""
     if request.engine != "vllm":
         return
     if not request.expert_parallel:
-        yield _Idea("expert_parallel", replace(request, expert_parallel=True))
-    tp = layout.tp
-    while tp > 1:
-        tp //= 2
-        fewer = replace(request, tensor_parallel=tp, pipeline_parallel=1, data_parallel=1)
-        yield _Idea(f"tensor_parallel {tp}", replace(fewer, decode_context_parallel=None), "tensor")
+        yield _changed(request, expert_parallel=True)
+    stated = {"pipeline_parallel": request.nodes, "data_parallel": 1, "decode_context_parallel": 1}
+    others = {name: size for name, size in stated.items() if getattr(request, name) is not None}
+    for tp in (64, 32, 16, 8, 4, 2, 1):
+        idea = _changed(request, "tensor", tensor_parallel=tp, **others)
+        if tp <= request.gpus_per_node and resolve_layout(idea.request) != layout:
+            yield idea
 
 
 def _more_gpus(request: FitRequest) -> Iterator[_Idea]:

@@ -9,10 +9,10 @@ from planner.kv_cache import ELEMENT_BYTES, LATENT_ONLY
 from planner.logistics import load_seconds, with_logistics
 from planner.memory import Memory, memory_of
 from planner.plan import Host, Plan
-from planner.rules.driver import check_driver, driver_compatibility
 from planner.rules.engine import check_engine
 from planner.rules.formats import check_formats
 from planner.rules.host import check_disk, check_host, host_memory_bytes, shared_memory_bytes
+from planner.rules.included import check_included
 from planner.rules.layout import check_layout, every_stage_grows
 from planner.rules.memory import check_known, check_memory
 from planner.rules.widths import check_widths
@@ -29,8 +29,9 @@ def plan_vllm(case: Case) -> Plan:
         *check_layout(case),
         *check_formats(case),
         *check_widths(case),
-        *check_driver(case),
+        *case.compatibility.findings,
         *check_known(case),
+        *check_included(request.include),
     ]
     if memory is not None:
         findings += check_memory(case, memory, context)
@@ -92,7 +93,7 @@ def _host(case: Case) -> Host:
     gpus, shared = _gpus_in_pod(case), case.request.shared_memory_bytes
     if shared is None:
         shared = shared_memory_bytes(gpus)
-    return Host(shared, host_memory_bytes(gpus, shared), driver_compatibility(case).masked_directory)
+    return Host(shared, host_memory_bytes(gpus, shared), case.compatibility.masked_directory)
 
 
 def _gpus_in_pod(case: Case) -> int:

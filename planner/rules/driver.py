@@ -1,18 +1,18 @@
 """The nodes' driver against the CUDA version of the engine's image.
 
 An image that bakes CUDA's compatibility libraries in makes them win over a newer driver (error 803); one that keeps
-them behind a switch needs it where the driver is older. Nothing is changed for an image or driver that is not known.
+them behind a switch needs it where the driver is older; NVIDIA's own base images leave them to the container toolkit.
+Nothing is changed for an image or driver that is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from config.catalogue import engines
-from planner.case import Case
+from config.catalogue import Gpu, engines
 from planner.finding import Finding, rejected, warning
+from planner.request import Engine
 from planner.versions import Version
 
 
@@ -26,12 +26,12 @@ class Compatibility:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def driver_compatibility(case: Case) -> Compatibility:
-    """What follows from driver and image."""
-    image = _image(case.version)
-    driver = case.request.driver
+def driver_compatibility(engine: Engine, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+    """What follows from the nodes' driver and the image of an engine's version."""
+    image = _image(engine, version)
     if image is None:
-        text = f"Which CUDA the image of vLLM {case.version} carries is not known: nothing is done about the driver."
+        name = "vLLM" if engine == "vllm" else engine
+        text = f"Which CUDA the image of {name} {version} carries is not known: nothing is done about the driver."
         return Compatibility((warning("image_cuda_not_known", text),))
     if driver is None:
         text = f"No driver version is stated: whether it goes with the image's CUDA {image['cuda']} is not checked."
@@ -40,38 +40,49 @@ def driver_compatibility(case: Case) -> Compatibility:
     if cuda is None:
         text = f"The CUDA of driver {driver!r} is not known: nothing is done about it."
         return Compatibility((warning("driver_not_known", text),))
-    if image["compat"] == "baked":
-        return _baked(image, cuda)
-    return _switched(case, image, cuda)
-
-
-def _baked(image: dict[str, Any], cuda: tuple[int, int]) -> Compatibility:
-    newer = cuda >= _pair(image["cuda"])
-    return Compatibility(masked_directory=image["directory"] if newer else None)
-
-
-def _switched(case: Case, image: dict[str, Any], cuda: tuple[int, int]) -> Compatibility:
     if cuda >= _pair(image["cuda"]):
+        return Compatibility(masked_directory=image["directory"] if image["compat"] == "baked" else None)
+    if image["compat"] == "baked":
         return Compatibility()
-    found = f"{cuda[0]}.{cuda[1]}"
-    if case.gpu.data_center:
-        return Compatibility(environment=((image["variable"], "1"),))
+    if gpu.data_center:
+        return _forward(image, driver, cuda)
     finding = rejected(
         "driver_too_old",
-        f"Driver {case.request.driver} brings CUDA {found}, the image needs {image['cuda']}, and forward compatibility "
-        f"is for data-centre GPUs only, which {case.gpu.title} is not.",
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}, and forward compatibility "
+        f"is for data-centre GPUs only, which {gpu.title} is not.",
         "Update the driver, or use an image with an older CUDA.",
     )
     return Compatibility((finding,))
 
 
-def _image(version: Version) -> dict[str, Any] | None:
-    for image in engines()["vllm"]["images"]:
+def _forward(image: dict[str, Any], driver: str, cuda: tuple[int, int]) -> Compatibility:
+    """Forward compatibility: behind a switch of the image, or brought in by the container toolkit by itself."""
+    if image["compat"] == "switch":
+        return Compatibility(environment=((image["variable"], "1"),))
+    text = (
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}: the nodes' NVIDIA "
+        "container toolkit must support forward compatibility."
+    )
+    return Compatibility((warning("driver_older_than_image", text),))
+
+
+def _image(engine: Engine, version: str) -> dict[str, Any] | None:
+    read = {"vllm": Version.parse, "llama.cpp": _build}[engine]
+    for image in engines()[engine]["images"]:
         first, last = image["versions"]
-        if Version.parse(first) <= version <= Version.parse(last):
+        try:
+            is_of_it = read(first) <= read(version) <= read(last)
+        except ValueError:
+            return None
+        if is_of_it:
             found: dict[str, Any] = image
             return found
     return None
+
+
+def _build(version: str) -> Version:
+    """The number of a build of llama.cpp, such as 10920 of `b10920`. Raises ValueError for a commit."""
+    return Version(int(version.removeprefix("b")), 0, 0)
 
 
 def _driver_cuda(driver: str) -> tuple[int, int] | None:
@@ -87,8 +98,3 @@ def _driver_cuda(driver: str) -> tuple[int, int] | None:
 def _pair(version: str) -> tuple[int, int]:
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
-
-
-def check_driver(case: Case) -> Iterator[Finding]:
-    """Findings about driver and image."""
-    yield from driver_compatibility(case).findings

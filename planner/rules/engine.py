@@ -14,6 +14,7 @@ from planner.versions import Version
 def check_engine(case: Case) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(case)
+    yield from _block(case)
     yield from check_unused(case.request)
     yield from check_arguments("vllm", case.request.extra_args)
 
@@ -32,3 +33,10 @@ def _release(case: Case) -> Iterator[Finding]:
             "engine_older_than_recipe",
             f"vLLM {version} is older than {recipe}, which the recipe of {case.subject.name} asks for.",
         )
+
+
+def _block(case: Case) -> Iterator[Finding]:
+    asked = case.request.block_size
+    if asked and case.backend and asked != case.block:
+        text = f"block_size {asked} is made {case.block}: {case.backend.name} takes multiples of {case.backend.block}."
+        yield warning("block_size_rounded", text)

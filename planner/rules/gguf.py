@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from math import ceil
 
-from config.catalogue import Gguf, Gpu
+from config.catalogue import Checkpoint, Gguf, Gpu
 from planner.finding import Finding, rejected, unknown, warning
 from planner.gguf_memory import CACHE_BYTES, GIB, GgufCase, device_need
 from planner.request import FitRequest
+from planner.rules.included import stages
 from planner.subject import Subject
 
 
@@ -25,15 +25,12 @@ def check_gguf_request(request: FitRequest, subject: Subject, weights: int | Non
         expected = ", ".join(CACHE_BYTES)
         yield rejected("cache_type_not_known", f"kv_cache_dtype {dtype!r}: expected {expected}.", "Correct it.")
     if subject.checkpoint.gguf and request.include:
-        yield from _shards(subject.checkpoint.gguf, request.include)
+        yield from _staged_set(subject, subject.checkpoint.gguf, request.include)
     for what in subject.unknown:
         message = f"{subject.name}: the planner does not know {what}."
         yield unknown("model_not_known", message, "Measure it on the machine itself.")
     if weights is None:
         yield unknown("weights_not_known", f"The size of {subject.name} is not known.", "Name a lock file.")
-    if request.gpu is not None:
-        text = "Which CUDA the image of llama.cpp carries is not known: whether the driver goes with it is not checked."
-        yield warning("image_cuda_not_known", text)
 
 
 def _engine(request: FitRequest, subject: Subject) -> Iterator[Finding]:
@@ -44,17 +41,38 @@ def _engine(request: FitRequest, subject: Subject) -> Iterator[Finding]:
         yield rejected("gguf_needs_llama_cpp", f"{subject.name} is GGUF.", "Set the engine to llama.cpp.")
 
 
-def _shards(gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
-    """Patterns that stage some shards of a set only (github.com/ggml-org/llama.cpp/issues/15164)."""
+def _staged_set(subject: Subject, gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
+    """Patterns that stage no known set of shards, or a part of one (github.com/ggml-org/llama.cpp/issues/15164)."""
     names = [re.sub("-00001-of-", f"-{number:05}-of-", gguf.first_shard) for number in range(1, gguf.shards + 1)]
-    missing = [name for name in names if not any(fnmatch(name, pattern) for pattern in include)]
-    if missing:
+    missing = [name for name in names if not stages(include, name)]
+    if len(missing) == len(names):
+        others = sorted({_whole_set(other.gguf) for other in _siblings(subject) if other.gguf})
+        yield rejected(
+            "nothing_included",
+            f"The include patterns {', '.join(include)} stage no quantisation of {subject.checkpoint.repository} that "
+            "the catalogue knows.",
+            f"Use {' or '.join(others)}, or add another one with `python -m config add`.",
+        )
+    elif missing:
         yield rejected(
             "shards_missing",
             f"The include patterns {', '.join(include)} stage {len(names) - len(missing)} of the {len(names)} shards "
             f"of {gguf.quantization}; {missing[0]} is missing.",
-            f"Use a pattern for the whole set, such as {gguf.first_shard.split('/')[0]}/*.gguf.",
+            f"Use a pattern for the whole set, such as {_whole_set(gguf)}.",
         )
+
+
+def _siblings(subject: Subject) -> list[Checkpoint]:
+    repository = subject.checkpoint.repository
+    return [checkpoint for checkpoint in subject.model.checkpoints if checkpoint.repository == repository]
+
+
+def _whole_set(gguf: Gguf) -> str:
+    """The pattern that stages every shard: their folder, their common beginning, or the one file."""
+    folder, slash, _ = gguf.first_shard.rpartition("/")
+    if slash:
+        return f"{folder}/*.gguf"
+    return gguf.first_shard if gguf.shards == 1 else gguf.first_shard.replace("-00001-of-", "-*-of-")
 
 
 def check_gguf_memory(case: GgufCase, context: int) -> Iterator[Finding]:
@@ -64,7 +82,7 @@ def check_gguf_memory(case: GgufCase, context: int) -> Iterator[Finding]:
             "context_beyond_model",
             f"max_model_len {context:,} over {case.slots} slots is beyond the {case.subject.shape.max_context:,} "
             f"tokens of {case.subject.name}.",
-            f"Ask for {case.longest_of_model:,} at most.",
+            f"Set max_model_len to {case.longest_of_model} or less.",
         )
     if context < case.slots:
         text = (
@@ -107,5 +125,5 @@ def _host_holds(case: GgufCase, context: int) -> Iterator[Finding]:
             "host_memory_too_small",
             f"Weights, KV cache and buffers take {need.likely / GIB:.1f} GiB of host memory, and {given / GIB:.1f} "
             "are given.",
-            f"Give {ceil(need.worst / GIB)} GiB, or ask for a shorter context.",
+            f"Set memory to {ceil(need.worst / GIB)}Gi, or ask for a shorter context.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from planner.finding import Finding, rejected, warning
 from planner.request import FitRequest
@@ -47,10 +48,10 @@ def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
     needed = disk_bytes(weights, request.keep_revisions)
     if request.volume_bytes is not None and request.volume_bytes < needed:
         revisions = f"{request.keep_revisions} revisions" if request.keep_revisions > 1 else "one revision"
-        fix = f"Make the volume {needed / 1e9:.1f} GB"
+        fix = f"Set weights.size to {ceil(needed / GIB)}Gi"
         smallest = disk_bytes(weights, 1)
         if request.keep_revisions > 1 and request.volume_bytes >= smallest:
-            fix += ", or keep one revision"
+            fix += ", or weights.keep_revisions to 1"
         yield rejected(
             "disk_too_small",
             f"The weights volume has {request.volume_bytes / 1e9:.1f} GB; {revisions} of {weights / 1e9:.1f} GB and a "

@@ -39,7 +39,7 @@ def _size(case: Case) -> Iterator[Finding]:
 def _tensor(case: Case) -> Iterator[Finding]:
     heads, tp, vocabulary = case.subject.shape.heads, case.layout.tp, case.subject.shape.vocabulary
     if heads % tp:
-        allowed = ", ".join(str(size) for size in range(1, heads + 1) if heads % size == 0)
+        allowed = _divisors(heads, most=case.gpus_present)
         yield rejected(
             "heads_not_divisible",
             f"tensor_parallel {tp} does not divide the {heads} attention heads of the language model.",
@@ -60,10 +60,16 @@ def _tensor(case: Case) -> Iterator[Finding]:
         )
 
 
+def _divisors(number: int, *, most: int) -> str:
+    return ", ".join(str(size) for size in range(1, most + 1) if number % size == 0)
+
+
 def _pipeline(case: Case) -> Iterator[Finding]:
     layers, pp = case.subject.shape.layers, case.layout.pp
     if layers and pp > layers:
-        yield rejected("too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use {layers}.")
+        yield rejected(
+            "too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use at most {layers}."
+        )
     elif layers and not every_stage_grows(case):
         yield unknown(
             "stage_without_full_attention",
@@ -98,7 +104,7 @@ def _context(case: Case) -> Iterator[Finding]:
         yield rejected(
             "context_parallel_not_divisor",
             f"decode_context_parallel {dcp} does not divide tensor_parallel {tp}.",
-            "Use a divisor.",
+            f"Use one of {_divisors(tp, most=tp)}.",
         )
     if case.subject.shape.linear or case.subject.shape.window:
         yield unknown(

@@ -51,7 +51,7 @@ def check_memory(case: Case, memory: Memory, context: int) -> Iterator[Finding]:
         yield rejected(
             "context_beyond_model",
             f"max_model_len {context:,} is beyond the {most:,} tokens that {case.subject.name} was made for.",
-            f"Ask for {most:,} at most.",
+            f"Set max_model_len to {most} or less.",
         )
     yield from _weights_fit(case, memory)
     if memory.longest(worst=False) < context:
@@ -77,7 +77,8 @@ def _weights_fit(case: Case, memory: Memory) -> Iterator[Finding]:
         yield rejected(
             "weights_do_not_fit",
             f"{weights:.1f} GiB of weights per GPU, and {case.gpu.title} has {total / GIB:.1f} GiB in all, of which "
-            f"gpu_memory_utilization {case.utilization:g} allows {budget:.1f}. No flag can help.",
+            f"gpu_memory_utilization {case.utilization:g} allows {budget:.1f}."
+            + (" No flag can help." if case.layout.gpus >= case.gpus_present else ""),
         )
     elif case.request.available_kv_gib is None and stage.weights + stage.overhead.likely >= memory.budget:
         left = f"leave {budget - weights:.1f} of" if weights < budget else "are more than"

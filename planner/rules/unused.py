@@ -22,6 +22,7 @@ _OF_THE_OTHER: dict[Engine, tuple[str, ...]] = {
         "quantization",
         "mm_encoder_tp_mode",
         "language_model_only",
+        "available_kv_gib",
     ),
 }
 _DEFAULTS = {field.name: field.default for field in fields(FitRequest)}

@@ -57,6 +57,54 @@ def test_the_exit_status_says_the_verdict(
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--usd-per-gpu-hour", "-3"), "--usd-per-gpu-hour: -3.0 is not valid: expected dollars, 0 or more"),
+        (("--usd-per-gpu-hour", "inf"), "--usd-per-gpu-hour: inf is not valid: expected dollars, 0 or more"),
+        (("--usd-per-gpu-hour", "nan"), "--usd-per-gpu-hour: nan is not valid: expected dollars, 0 or more"),
+        (("--block-size", "7"), "--block-size: 7 is not valid: expected a multiple of 16, as vLLM's kernels take"),
+        (("--block-size", "0"), "--block-size: 0 is not valid: expected a whole number of at least 1"),
+        (("--driver", "xx"), "--driver: 'xx' is not valid: expected a version such as 580.95.05 or 580"),
+        (("--tp", "0"), "--tp: 0 is not valid: expected a whole number of at least 1"),
+        (("--dcp", "-1"), "--dcp: -1 is not valid: expected a whole number of at least 1"),
+        (("--engine-version", "new"), "--engine-version: 'new' is not valid: expected a release such as 0.33.0"),
+    ],
+)
+@pytest.mark.parametrize("command", [("fit",), ("fit", "--json"), ("explain",)])
+def test_a_value_that_means_nothing_is_named_with_its_option(
+    command: tuple[str, ...], arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main((*command, "--model", "kimi-k2.5", "--gpu", "h200", *arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.err == f"planner: {said}\n"
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--budget", "nan"), "--budget: nan is not valid: expected dollars of at least 0"),
+        (("--budget", "-1"), "--budget: -1.0 is not valid: expected dollars of at least 0"),
+        (("--gpu", "h200", "--nodes", "0"), "--nodes: 0 is not valid: expected a whole number of at least 1"),
+        (("--gpu", "h200", "--usd-per-gpu-hour", "inf"), "--usd-per-gpu-hour: inf is not valid: expected dollars"),
+        (("--nodes", "2"), "--nodes: 2 says nothing without --gpu"),
+        (("--gpus-per-node", "4"), "--gpus-per-node: 4 says nothing without --gpu"),
+        (("--model", "kimi-k2.4"), "model 'kimi-k2.4' is not in the catalogue: expected one of kimi-k2.6, kimi-k2.5"),
+    ],
+)
+def test_a_wish_that_means_nothing_is_named_with_its_option(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("recommend", *arguments)) == 2
+    assert capsys.readouterr().err.startswith(f"planner: {said}")
+
+
+def test_an_empty_model_is_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("fit", "--model", "", "--gpu", "h200")) == 2
+    assert "--model is missing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [("fit", "--no-such-option"), ("frobnicate",), (*_KIMI, "--engine", "trt")])
 def test_an_option_that_does_not_exist_ends_with_2(arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -105,7 +153,7 @@ def test_a_refused_plan_shows_where_the_gpu_ends(capsys: pytest.CaptureFixture[s
 def test_all_bad_values_come_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     main((*_KIMI, "--gpu", "h201", "--nodes", "0", "--gpu-memory-utilization", "3"))
     printed = capsys.readouterr().err
-    for words in ("h201", "nodes: 0", "gpu_memory_utilization: 3.0"):
+    for words in ("--gpu: GPU 'h201'", "--nodes: 0 is not valid", "--gpu-memory-utilization: 3.0 is not valid"):
         assert words in printed
 
 
@@ -160,7 +208,7 @@ def test_a_stack_is_read_from_its_file(capsys: pytest.CaptureFixture[str]) -> No
     assert printed["layout"]["tp"] == 8
     assert main(("fit", "--stack", "no-such-stack")) == 2
     assert main(("fit", "--stack", "h200", "--gpu", "h100")) == 2
-    assert "leave out gpu" in capsys.readouterr().err
+    assert "leave out --gpu" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -11,7 +11,7 @@ from planner.accuracy import predicted_tokens
 from planner.attention_backend import Backend
 from planner.kv_cache import Pool, stage_pool
 from planner.shape import read_shape
-from tests.unit.planner.asking import GIB, codes, plan, texts
+from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,9 @@ def test_a_block_size_is_rounded_to_what_the_backend_takes() -> None:
     assert on_flashmla.kv_tokens is not None
     assert on_flashmla.kv_tokens[0] % 64 == 0
     assert on_flashmla.engine_args[on_flashmla.engine_args.index("--block-size") + 1] == "64"
+    assert "block_size_rounded" in warning_codes(on_flashmla)
+    asked_for = plan("kimi-k2.5", kv_cache_dtype="fp8", block_size=128, available_kv_gib=10.0)
+    assert "block_size_rounded" not in warning_codes(asked_for)
 
 
 def test_an_unknown_cache_type_is_refused_with_the_ones_that_exist() -> None:

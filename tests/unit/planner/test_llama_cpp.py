@@ -1,9 +1,13 @@
 """GGUF models under llama.cpp, against published sizes and a measured memory."""
 
+from dataclasses import replace
+
 import pytest
 
-from config.catalogue import engine_flags
+from config.catalogue import engine_flags, find_gpu
 from planner.gguf_memory import cache_bytes_per_token, compute_buffer
+from planner.request import Engine
+from planner.rules.driver import driver_compatibility
 from planner.shape import read_shape
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
@@ -73,6 +77,37 @@ def test_the_latent_cache_of_kimi_is_counted_as_in_the_article() -> None:
     planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE)
     assert planned.per_gpu is not None
     assert planned.per_gpu.kv_bytes_per_token == 70_272 * 16 // 62
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "driver", "warned"),
+    [
+        ("h200", "b10920", "580", set()),
+        ("h200", "b10920", "570.86", set()),
+        ("h200", "b10920", "550", {"driver_older_than_image"}),
+        ("h200", "b10920", None, {"driver_not_known"}),
+        ("h200", None, None, {"driver_not_known"}),
+        ("h200", "b10991", "580", {"image_cuda_not_known"}),
+        ("h200", "00dc8057ab28", "580", {"image_cuda_not_known"}),
+    ],
+)
+def test_the_driver_is_compared_with_the_cuda_of_the_image(
+    gpu: str, version: str | None, driver: str | None, warned: set[str]
+) -> None:
+    """github.com/ggml-org/llama.cpp docs/docker.md: CUDA 12.8.1, which comes with driver 570."""
+    planned = plan("unsloth/Kimi-K2.5-GGUF", gpu, **_ARTICLE, engine_version=version, driver=driver)
+    assert planned.verdict == "fits"
+    assert warning_codes(planned) == warned
+
+
+@pytest.mark.parametrize(("engine", "version"), [("llama.cpp", "b10920"), ("vllm", "0.33.0")])
+def test_an_old_driver_under_a_gpu_without_forward_compatibility_is_refused(engine: Engine, version: str) -> None:
+    """github.com/ggml-org/llama.cpp/issues/21429"""
+    gpu = replace(find_gpu("l4"), title="RTX 5090", data_center=False)
+    [finding] = driver_compatibility(engine, version, "550", gpu).findings
+    assert finding.code == "driver_too_old"
+    assert "RTX 5090" in finding.message
+    assert driver_compatibility(engine, version, "580", gpu).findings == ()
 
 
 def test_a_tiny_model_is_served_from_host_memory() -> None:

@@ -1,0 +1,124 @@
+"""What a refused plan offers instead, pasted into the stack file as it is printed."""
+
+import re
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config.stack import StackConfig
+from config.stack_file import read_sections
+from planner import Plan, fit
+from planner.stack import request_of_stack
+from tests.unit.planner.asking import codes, plan, texts
+
+_PROGRAM = Path(__file__).parents[3]
+
+
+def stack(name: str, **changes: dict[str, Any]) -> dict[str, Any]:
+    """The sections of a committed stack file, with some keys changed."""
+    sections = deepcopy(read_sections(_PROGRAM / f"Pulumi.{name}.yaml"))
+    for section, values in changes.items():
+        sections[section] |= values
+    return sections
+
+
+def planned(sections: dict[str, Any]) -> Plan:
+    return fit(request_of_stack(StackConfig.parse(sections), None))
+
+
+def pasted(sections: dict[str, Any], section: str, *lines: str) -> Plan:
+    """The plan after these lines went into the stack file."""
+    return planned(sections | {section: sections[section] | yaml.safe_load("\n".join(lines))})
+
+
+def settings_offered(refused: Plan) -> list[list[str]]:
+    """The suggestions that are settings of the engine, as lines of its section: `tensor_parallel: 8`."""
+    [offered] = {problem.fix for problem in refused.problems if problem.fix.startswith("What fits instead")}
+    suggestions = offered.removeprefix("What fits instead: ").removesuffix(".").split("; ")
+    return [
+        [setting.replace(" ", ": ", 1) for setting in suggestion.removesuffix(", which is tight").split(" and ")]
+        for suggestion in suggestions
+        if suggestion.split()[0].islower()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        ("h200", {"tensor_parallel": 3}),
+        ("h200", {"tensor_parallel": 4}),
+        ("h200", {"max_model_len": 10**9}),
+        ("h200", {"tensor_parallel": 3, "data_parallel": 2, "decode_context_parallel": 3}),
+        ("h100x16", {"tensor_parallel": 3}),
+        ("h100x16", {"tensor_parallel": 3, "pipeline_parallel": 1}),
+        ("h100x16", {"tensor_parallel": 8, "pipeline_parallel": 1}),
+    ],
+)
+def test_a_suggested_setting_is_accepted_when_it_is_pasted(name: str, engine: dict[str, int]) -> None:
+    sections = stack(name, engine=engine)
+    offered = settings_offered(planned(sections))
+    assert offered
+    for lines in offered:
+        assert pasted(sections, "engine", *lines).verdict in ("fits", "tight"), lines
+
+
+def test_where_another_width_does_no_second_node_is_suggested() -> None:
+    said = texts(planned(stack("h200", engine={"tensor_parallel": 3})))
+    assert "What fits instead: tensor_parallel 8." in said
+    assert "Use one of 1, 2, 4, 8." in said, "and no width that one node does not have"
+    assert "No flag can help" not in texts(planned(stack("h200", engine={"tensor_parallel": 4})))
+
+
+def test_the_size_of_a_volume_is_suggested_in_the_stacks_notation() -> None:
+    sections = stack("h200", weights={"size": "700G"})
+    [problem] = planned(sections).problems
+    found = re.search(r"Set weights\.size to (\w+), or weights\.keep_revisions to 1\.", problem.fix)
+    assert found is not None, problem.fix
+    assert pasted(sections, "weights", f"size: {found[1]}").verdict == "fits"
+    assert pasted(sections, "weights", "keep_revisions: 1").verdict == "fits"
+
+
+def test_host_memory_is_suggested_in_the_stacks_notation() -> None:
+    sections = stack("dev", engine={"memory": "200Mi"})
+    [problem] = planned(sections).problems
+    found = re.search(r"Set memory to (\w+),", problem.fix)
+    assert found is not None, problem.fix
+    assert pasted(sections, "engine", f"memory: {found[1]}").verdict == "fits"
+
+
+@pytest.mark.parametrize("name", ["h200", "h200-gguf"])
+def test_the_longest_context_of_the_model_is_suggested_in_the_stacks_notation(name: str) -> None:
+    sections = stack(name, engine={"max_model_len": 10**8})
+    found = re.search(r"Set max_model_len to (\d+) or less", texts(planned(sections)))
+    assert found is not None
+    assert "context_beyond_model" not in codes(pasted(sections, "engine", f"max_model_len: {found[1]}"))
+
+
+@pytest.mark.parametrize("include", ["nosuch.gguf", "nope*", "UD-Q4_K_XL/*.gguf"])
+def test_patterns_that_stage_no_known_quantisation_are_refused_with_those_there_are(include: str) -> None:
+    sections = stack("h200-gguf", model={"include": [include]})
+    refused = planned(sections)
+    assert codes(refused) == {"nothing_included"}
+    said = texts(refused)
+    assert "Use Q4_K_M/*.gguf or UD-Q2_K_XL/*.gguf, or add another one" in said
+    assert pasted(sections, "model", "include: [UD-Q2_K_XL/*.gguf]").verdict == "fits"
+
+
+def test_a_single_file_is_suggested_by_its_own_name() -> None:
+    sections = stack("dev", model={"include": ["nosuch.gguf"]})
+    assert "Use gemma-3-270m-q4_k_m.gguf," in texts(planned(sections))
+    assert pasted(sections, "model", "include: [gemma-3-270m-q4_k_m.gguf]").verdict == "fits"
+
+
+@pytest.mark.parametrize("include", [("UD-Q2_K_XL/",), ("UD-Q2_K_XL/*.gguf",), ("*",), ("*Q2*", "README.md")])
+def test_patterns_are_read_as_the_stager_reads_them(include: tuple[str, ...]) -> None:
+    assert plan("unsloth/Kimi-K2.5-GGUF", engine="llama.cpp", include=include).verdict == "fits"
+
+
+@pytest.mark.parametrize("include", [("nope*",), ("*.safetensors",)])
+def test_patterns_without_the_configuration_of_the_model_are_refused_for_vllm(include: tuple[str, ...]) -> None:
+    assert codes(plan("kimi-k2.5", include=include)) == {"config_not_included"}
+    assert plan("kimi-k2.5", include=("*.safetensors", "*.json", "*.py", "*.model")).verdict == "fits"
