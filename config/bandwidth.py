@@ -1,9 +1,9 @@
 """A stated bandwidth ("10 Gbit/s", "1.2 GB/s"), read into bytes per second."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import BeforeValidator
 
 _PREFIXES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _PATTERN = re.compile(r"(\d+(?:\.\d+)?) ?([kMG])(bit|B)/s")
@@ -21,10 +21,10 @@ def bytes_per_second(bandwidth: str) -> float:
     return float(number) * _PREFIXES[prefix] / (8 if unit == "bit" else 1)
 
 
-def _checked(bandwidth: str) -> str:
-    bytes_per_second(bandwidth)
+def _checked(bandwidth: Any) -> Any:
+    bytes_per_second(str(bandwidth))
     return bandwidth
 
 
-Bandwidth = Annotated[str, AfterValidator(_checked)]
+Bandwidth = Annotated[str, BeforeValidator(_checked)]
 """A bandwidth with its unit, kept as written."""

@@ -46,6 +46,12 @@ def _expectation(fault: ErrorDetails) -> str:
             return "at least one entry"
         case "string_type":
             return "text (in quotes where YAML would read a number)"
+        case "int_type":
+            return "a whole number, without quotes"
+        case "float_type":
+            return "a number, without quotes"
+        case "bool_type":
+            return "true or false, without quotes"
         case "greater_than" | "greater_than_equal" | "less_than_equal":
             return "a number " + fault["msg"].removeprefix("Input should be ")
         case _:

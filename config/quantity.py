@@ -5,9 +5,9 @@ Only what a volume's or a container's size needs: no sign, no exponent, no milli
 
 import math
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import BeforeValidator
 
 GIB = 2**30
 _UNITS: dict[str, int] = {
@@ -15,6 +15,7 @@ _UNITS: dict[str, int] = {
     **{unit: 1000**power for power, unit in enumerate(("k", "M", "G", "T", "P"), start=1)},
     **{unit: 1024**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), start=1)},
 }
+_NOT_A_SIZE = "is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti"
 _PATTERN = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
@@ -25,7 +26,7 @@ def quantity_bytes(quantity: str) -> int:
     """
     match = _PATTERN.fullmatch(quantity)
     if match is None:
-        raise ValueError("is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti")
+        raise ValueError(_NOT_A_SIZE)
     number, unit = match.groups()
     return math.ceil(float(number) * _UNITS[unit])
 
@@ -40,10 +41,11 @@ def gigabytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB"
 
 
-def _checked(quantity: str) -> str:
-    quantity_bytes(quantity)
+def _checked(quantity: Any) -> Any:
+    if not isinstance(quantity, str) or quantity_bytes(quantity) == 0:
+        raise ValueError(_NOT_A_SIZE)
     return quantity
 
 
-Quantity = Annotated[str, AfterValidator(_checked)]
+Quantity = Annotated[str, BeforeValidator(_checked)]
 """A byte quantity as Kubernetes writes it, kept as written."""

@@ -5,15 +5,16 @@ key, its value and what was expected. Nothing here knows Pulumi, so the planner 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PositiveInt,
+    Strict,
+    StrictBool,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -24,6 +25,9 @@ from config.catalogue import NotInCatalogueError, find_gpu
 from config.errors import StackError, sentences
 from config.matching import Matching
 from config.quantity import Quantity
+
+Count = Annotated[int, Strict(), Field(gt=0)]
+"""A whole number above 0. Text that looks like a number is none, as `true` is no text: YAML has types."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -51,6 +55,9 @@ class Section(BaseModel):
     """One object of the stack file: frozen, and closed to keys that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
+
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Cluster(Section):
@@ -104,7 +111,7 @@ class Fabric(Section):
     """`infiniband` or `efa`."""
     resource: Text
     """Extended resource of the device plugin, such as `rdma/ib`."""
-    count: PositiveInt
+    count: Count
     """Devices of that resource on each node."""
     devices: Sequence[Device] = ()
     """InfiniBand devices to use, such as `mlx5_0`; unset: every one that the pod is given. Name them where a node has
@@ -152,7 +159,7 @@ class Nodes(Section):
     """Names of the nodes; unset: wherever the cluster's only node is."""
     gpu: Text | None = None
     """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
-    gpus_per_node: Annotated[int, Field(ge=0)] = 0
+    gpus_per_node: Annotated[int, Strict(), Field(ge=0, validate_default=True)] = 0
     """GPUs of each node that this stack may take."""
     driver: DriverVersion | None = None
     """Version of the NVIDIA driver on the nodes, in full or its first parts; unset: not known."""
@@ -162,7 +169,7 @@ class Nodes(Section):
     """Network between the nodes' GPUs; unset: none."""
     taints: Sequence[Taint] = ()
     """Taints that the nodes carry."""
-    usd_per_gpu_hour: Annotated[float, Field(ge=0)] | None = None
+    usd_per_gpu_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
     """What a GPU costs per hour; unset: the plan knows no cost."""
 
     @field_validator("names")
@@ -175,8 +182,11 @@ class Nodes(Section):
     @field_validator("gpus_per_node")
     @classmethod
     def _goes_with_gpu(cls, count: int, info: ValidationInfo) -> int:
-        if (count > 0) != (info.data.get("gpu") is not None):
-            raise ValueError("does not go with nodes.gpu: expected both or neither")
+        gpu = info.data.get("gpu")
+        if gpu is not None and count == 0:
+            raise ValueError(f"is too few of nodes.gpu '{gpu}': expected the GPUs of each node to be taken, such as 8")
+        if "gpu" in info.data and gpu is None and count > 0:
+            raise ValueError("has no meaning without nodes.gpu: expected their kind there, such as h200")
         return count
 
 
@@ -185,7 +195,7 @@ class Model(Section):
 
     repository: Repository
     """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
-    allow_unpinned: bool = False
+    allow_unpinned: StrictBool = False
     """Accept a branch name as revision. What it stages may differ from one day to the next."""
     revision: Text
     """Full commit of the repository (40 hex digits), or a branch where `allow_unpinned` is true."""
@@ -195,7 +205,7 @@ class Model(Section):
     @field_validator("revision")
     @classmethod
     def _is_pinned(cls, revision: str, info: ValidationInfo) -> str:
-        if not info.data.get("allow_unpinned") and not _COMMIT.fullmatch(revision):
+        if info.data.get("allow_unpinned") is False and not _COMMIT.fullmatch(revision):
             raise ValueError("is not a full commit: expected 40 hex digits, or set allow_unpinned: true")
         return revision
 
@@ -227,9 +237,9 @@ class Weights(Section):
     """Storage class for `claim`; unset: the cluster's default."""
     size: Quantity | None = None
     """Size of the volume, fixed at its creation; unset: derived from what is staged."""
-    keep_revisions: PositiveInt = 2
+    keep_revisions: Count = 2
     """Revisions of the weights that the volume has room for."""
-    retain: bool = True
+    retain: StrictBool = True
     """Keep the volume when the stack is destroyed."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
@@ -294,43 +304,43 @@ class Engine(Section):
     """Version of the engine in the image: it decides which flags and defaults hold."""
     image: Text
     """Image of the server; HEAVYLIFT_ENGINE_IMAGE overrides it."""
-    tensor_parallel: PositiveInt | None = None
+    tensor_parallel: Count | None = None
     """GPUs that share each layer."""
-    pipeline_parallel: PositiveInt | None = None
+    pipeline_parallel: Count | None = None
     """Groups of layers, one behind the other."""
-    data_parallel: PositiveInt | None = None
+    data_parallel: Count | None = None
     """Copies of the attention layers."""
-    replicas: PositiveInt = 1
+    replicas: Count = 1
     """Servers behind the one Service, each on nodes of its own."""
-    expert_parallel: bool = False
+    expert_parallel: StrictBool = False
     """Spread whole experts over the GPUs instead of cutting each of them."""
-    decode_context_parallel: PositiveInt | None = None
+    decode_context_parallel: Count | None = None
     """GPUs of a tensor-parallel group that share the KV cache of a request."""
-    max_model_len: PositiveInt | None = None
+    max_model_len: Count | None = None
     """Tokens of one request; for llama.cpp the tokens of all slots together."""
-    max_num_seqs: PositiveInt | None = None
+    max_num_seqs: Count | None = None
     """Requests at a time; for llama.cpp the slots."""
-    max_num_batched_tokens: PositiveInt | None = None
+    max_num_batched_tokens: Count | None = None
     """Tokens of one step."""
     kv_cache_dtype: Text | None = None
     """Type of the KV cache, such as `fp8`."""
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    gpu_memory_utilization: Annotated[float, Strict(), Field(gt=0, le=1)] | None = None
     """Share of each GPU's memory that the engine may use."""
-    block_size: PositiveInt | None = None
-    """Tokens of a KV block."""
+    block_size: Annotated[int, Strict(), Field(gt=0, multiple_of=16)] | None = None
+    """Tokens of a KV block: a multiple of 16, which vLLM's kernels take."""
     quantization: Text | None = None
     """Quantisation method; the checkpoint names its own."""
     mm_encoder_tp_mode: EncoderMode | None = None
     """`data`: a whole vision encoder on each GPU. `weights`: cut like the language model."""
-    language_model_only: bool = False
+    language_model_only: StrictBool = False
     """Leave the vision encoder out."""
-    enable_prefix_caching: bool = True
+    enable_prefix_caching: StrictBool = True
     """Reuse the KV cache of prompts that begin alike."""
-    expert_offload: bool = False
+    expert_offload: StrictBool = False
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit otherwise."""
     model_file: Text | None = None
     """llama.cpp: the file to serve, or the first of its shards; unset: as lock, patterns or catalogue name it."""
-    cpus: PositiveInt | None = None
+    cpus: Count | None = None
     """CPUs that the server asks for."""
     memory: Quantity | None = None
     """Memory that the server asks for; unset: derived from the plan."""
@@ -362,13 +372,14 @@ class StackConfig(Section):
 
         Raises StackError with every fault.
         """
+        faults: list[str] = []
         try:
             stack = cls.model_validate(sections)
-        except ValidationError as faults:
-            raise StackError(sentences(faults, cls)) from None
-        contradictions = _contradictions(stack)
-        if contradictions:
-            raise StackError(contradictions)
+        except ValidationError as error:
+            faults += sentences(error, cls)
+        faults += _contradictions(sections)
+        if faults:
+            raise StackError(faults)
         return stack
 
     @property
@@ -377,61 +388,67 @@ class StackConfig(Section):
         return None if self.weights.kind is WeightsKind.CLAIM else self.weights.path or self.nodes.nvme_path
 
 
-def _contradictions(stack: StackConfig) -> list[str]:
-    """Faults between keys of different objects, and with the catalogue."""
-    return [
-        *_gpu_contradictions(stack),
-        *_fabric_contradictions(stack),
-        *_volume_contradictions(stack),
-        *_engine_contradictions(stack),
-    ]
+def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Faults between keys of different objects, and with the catalogue: of every object without a fault of its own."""
+    nodes = _sound(Nodes, sections.get("nodes", {}))
+    weights = _sound(Weights, sections.get("weights"))
+    engine = _sound(Engine, sections.get("engine"))
+    if nodes:
+        yield from _gpu_contradictions(nodes)
+        yield from _fabric_contradictions(nodes.fabric)
+    if nodes and weights:
+        yield from _volume_contradictions(nodes, weights)
+    if nodes and engine:
+        yield from _engine_contradictions(nodes, engine)
 
 
-def _gpu_contradictions(stack: StackConfig) -> list[str]:
-    if stack.nodes.gpu is None:
-        return []
+def _sound(section: type[AnySection], values: Any) -> AnySection | None:
     try:
-        find_gpu(stack.nodes.gpu)
+        return section.model_validate(values)
+    except ValidationError:
+        return None
+
+
+def _gpu_contradictions(nodes: Nodes) -> Iterator[str]:
+    if nodes.gpu is None:
+        return
+    try:
+        find_gpu(nodes.gpu)
     except NotInCatalogueError as fault:
-        return [f"heavylift:nodes.gpu: {fault}; another one is a row in config/data/gpus.json"]
-    return []
+        yield f"heavylift:nodes.gpu: {fault}; another one is a row in config/data/gpus.json"
 
 
-def _fabric_contradictions(stack: StackConfig) -> list[str]:
-    fabric = stack.nodes.fabric
+def _fabric_contradictions(fabric: Fabric | None) -> Iterator[str]:
     if fabric and fabric.network is PodNetwork.HOST and fabric.interface is None:
-        return [
+        yield (
             "heavylift:nodes.fabric.interface: is missing: network 'host' expects the name of the nodes' interface, "
             "such as bond0"
-        ]
-    return []
+        )
 
 
-def _volume_contradictions(stack: StackConfig) -> list[str]:
-    kind, path, faults = stack.weights.kind, stack.weights.path, []
-    if kind is WeightsKind.CLAIM and path is not None:
-        faults.append(f"heavylift:weights.path: '{path}' has no meaning for kind claim: expected it to be left out")
-    if kind is not WeightsKind.CLAIM and stack.weights_path is None:
-        faults.append(
+def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
+    kind = weights.kind
+    if kind is WeightsKind.CLAIM and weights.path is not None:
+        yield f"heavylift:weights.path: '{weights.path}' has no meaning for kind claim: expected it to be left out"
+    if kind is not WeightsKind.CLAIM and not (weights.path or nodes.nvme_path):
+        yield (
             f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
         )
-    if kind is WeightsKind.LOCAL and len(stack.nodes.names) != 1:
-        faults.append(
-            f"heavylift:weights.kind: 'local' with {len(stack.nodes.names)} nodes: expected one name in nodes.names, "
+    if kind is WeightsKind.LOCAL and len(nodes.names) != 1:
+        yield (
+            f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"
         )
-    return faults
 
 
-def _engine_contradictions(stack: StackConfig) -> list[str]:
-    engine, faults = stack.engine, []
-    if engine.name is EngineName.VLLM and stack.nodes.gpu is None:
-        faults.append("heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node")
+def _engine_contradictions(nodes: Nodes, engine: Engine) -> Iterator[str]:
+    if engine.name is EngineName.VLLM and nodes.gpu is None:
+        yield "heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node"
     ranks = (engine.tensor_parallel or 1) * (engine.pipeline_parallel or 1) * (engine.data_parallel or 1)
     ranks *= engine.replicas
-    if stack.nodes.gpu is not None and ranks > stack.nodes.gpus_per_node * max(1, len(stack.nodes.names)):
-        faults.append(
+    present = nodes.gpus_per_node * max(1, len(nodes.names))
+    if nodes.gpu is not None and ranks > present:
+        yield (
             f"heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel x replicas is {ranks}: expected at "
-            f"most the {stack.nodes.gpus_per_node * max(1, len(stack.nodes.names))} GPUs of heavylift:nodes"
+            f"most the {present} GPUs of heavylift:nodes"
         )
-    return faults

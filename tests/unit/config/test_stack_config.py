@@ -112,7 +112,80 @@ def test_a_checked_stack_cannot_be_changed() -> None:
         (
             "nodes.gpus_per_node",
             0,
-            "heavylift:nodes.gpus_per_node: 0 does not go with nodes.gpu: expected both or neither",
+            "heavylift:nodes.gpus_per_node: 0 is too few of nodes.gpu 'h200': expected the GPUs of each node to be "
+            "taken, such as 8",
+        ),
+        (
+            "nodes.gpus_per_node",
+            "8",
+            "heavylift:nodes.gpus_per_node: '8' is not valid: expected a whole number, without quotes",
+        ),
+        (
+            "nodes.gpus_per_node",
+            8.0,
+            "heavylift:nodes.gpus_per_node: 8.0 is not valid: expected a whole number, without quotes",
+        ),
+        (
+            "nodes.gpus_per_node",
+            True,
+            "heavylift:nodes.gpus_per_node: True is not valid: expected a whole number, without quotes",
+        ),
+        (
+            "nodes.usd_per_gpu_hour",
+            "2",
+            "heavylift:nodes.usd_per_gpu_hour: '2' is not valid: expected a number, without quotes",
+        ),
+        (
+            "nodes.usd_per_gpu_hour",
+            float("inf"),
+            "heavylift:nodes.usd_per_gpu_hour: inf is not valid: expected a finite number",
+        ),
+        (
+            "model.allow_unpinned",
+            "yes",
+            "heavylift:model.allow_unpinned: 'yes' is not valid: expected true or false, without quotes",
+        ),
+        (
+            "model.allow_unpinned",
+            1,
+            "heavylift:model.allow_unpinned: 1 is not valid: expected true or false, without quotes",
+        ),
+        (
+            "weights.size",
+            0,
+            "heavylift:weights.size: 0 is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        ),
+        (
+            "weights.size",
+            "0",
+            "heavylift:weights.size: '0' is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        ),
+        (
+            "weights.size",
+            400,
+            "heavylift:weights.size: 400 is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        ),
+        (
+            "weights.size",
+            True,
+            "heavylift:weights.size: True is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+        ),
+        (
+            "weights.keep_revisions",
+            "2",
+            "heavylift:weights.keep_revisions: '2' is not valid: expected a whole number, without quotes",
+        ),
+        (
+            "stage.bandwidth",
+            10,
+            "heavylift:stage.bandwidth: 10 is not a bandwidth: expected a number and a unit, such as 10 Gbit/s "
+            "or 250 MB/s",
+        ),
+        ("engine.block_size", 7, "heavylift:engine.block_size: 7 is not valid: expected a multiple of 16"),
+        (
+            "engine.gpu_memory_utilization",
+            "0.9",
+            "heavylift:engine.gpu_memory_utilization: '0.9' is not valid: expected a number, without quotes",
         ),
         (
             "nodes.names",
@@ -181,6 +254,50 @@ def test_all_faults_come_at_once() -> None:
         "heavylift:weights.size",
         "heavylift:engine.name",
     ]
+
+
+def test_a_gpu_without_a_number_of_them_is_told_what_is_missing() -> None:
+    sections = deepcopy(GOOD)
+    del sections["nodes"]["gpus_per_node"]
+    assert faults(sections) == [
+        "heavylift:nodes.gpus_per_node: 0 is too few of nodes.gpu 'h200': expected the GPUs of each node to be taken, "
+        "such as 8"
+    ]
+
+
+def test_a_number_of_gpus_without_their_kind_is_told_what_is_missing() -> None:
+    sections = deepcopy(GOOD)
+    del sections["nodes"]["gpu"]
+    assert faults(sections) == [
+        "heavylift:nodes.gpus_per_node: 8 has no meaning without nodes.gpu: expected their kind there, such as h200"
+    ]
+
+
+@pytest.mark.parametrize(("path", "value"), [("nodes.gpu", 200), ("model.allow_unpinned", "no")])
+def test_a_fault_of_one_key_is_not_held_against_another(path: str, value: Any) -> None:
+    sections = changed(path, value)
+    sections["model"] |= {"revision": "main"} if path.startswith("model") else {}
+    assert [fault.split(": ")[0] for fault in faults(sections)] == [f"heavylift:{path}"]
+
+
+def test_contradictions_come_with_the_faults_of_other_objects() -> None:
+    sections = changed("model.revision", "main")
+    sections["nodes"] |= {"names": ["a", "b"], "gpu": "h2000"}
+    sections["engine"]["tensor_parallel"] = 32
+    del sections["stage"]
+    assert [fault.split(": ")[0] for fault in faults(sections)] == [
+        "heavylift:model.revision",
+        "heavylift:stage",
+        "heavylift:nodes.gpu",
+        "heavylift:weights.kind",
+        "heavylift:engine",
+    ]
+
+
+def test_no_contradiction_is_made_of_an_object_that_has_a_fault_itself() -> None:
+    sections = changed("nodes.gpus_per_node", "8")
+    sections["engine"]["tensor_parallel"] = 32
+    assert [fault.split(": ")[0] for fault in faults(sections)] == ["heavylift:nodes.gpus_per_node"]
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
