@@ -59,6 +59,14 @@ class Gguf:
     shards: int
     first_shard: str
 
+    @property
+    def pattern(self) -> str:
+        """The pattern that stages every shard: their folder, their common beginning, or the one file."""
+        folder, slash, _ = self.first_shard.rpartition("/")
+        if slash:
+            return f"{folder}/*.gguf"
+        return self.first_shard if self.shards == 1 else self.first_shard.replace("-00001-of-", "-*-of-")
+
 
 @dataclass(frozen=True, slots=True)
 class Serving:
@@ -87,6 +95,8 @@ class Checkpoint:
     staged_bytes: int | None = None
     """Bytes of its files as published. `None`: only what the tensors add up to is known."""
     staged_bytes_source: str | None = None
+    commit: str | None = None
+    """A full commit of the repository that public files name; `None`: none is known."""
     quantization_config: Fields | None = None
     kv_cache_dtype: str | None = None
     """What the recipe gives this checkpoint's KV cache."""
@@ -281,6 +291,7 @@ def _checkpoint(entry: Fields) -> Checkpoint:
         format=entry["format"],
         staged_bytes=entry.get("staged_bytes"),
         staged_bytes_source=entry.get("staged_bytes_source"),
+        commit=next(iter(entry.get("revisions", {})), None),
         quantization_config=entry.get("quantization_config"),
         kv_cache_dtype=entry.get("kv_cache_dtype"),
         env=_pairs(entry),

@@ -6,7 +6,6 @@ the token. All faults come in one message without a traceback.
 
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +19,8 @@ from config.gguf import served_file
 from config.kubeconfig import read_kubeconfig
 from config.overrides import overridden
 from config.stack import StackConfig
-from config.stack_file import HUB_TOKEN, NAMESPACE
+from config.stack_file import HUB_TOKEN, NAMESPACE, checked_stack_name
 from config.weights import WeightsLock, read_lock, weights_digest
-
-_INSTANCE = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 
 T = TypeVar("T")
 
@@ -88,15 +85,7 @@ def _message(faults: list[str]) -> str:
 
 
 def _instance() -> str:
-    name = pulumi.get_stack()
-    if not _INSTANCE.fullmatch(name):
-        raise StackError(
-            [
-                f"stack name: '{name}' cannot name a Service: expected at most 40 lower-case letters, digits and inner "
-                "hyphens, beginning with a letter"
-            ]
-        )
-    return name
+    return checked_stack_name(pulumi.get_stack())
 
 
 def _config() -> StackConfig:

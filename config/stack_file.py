@@ -3,6 +3,7 @@
 Pulumi's own keys and other namespaces are let through; a secret stays what it is, encrypted and unread.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,20 @@ from config.errors import StackError
 from config.stack import StackConfig
 
 NAMESPACE = "heavylift:"
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
+
+
+def checked_stack_name(name: str) -> str:
+    """The name, if Service, claims and a node label can be called after it. Raises StackError where they cannot."""
+    if not _NAME.fullmatch(name):
+        raise StackError(
+            [
+                f"stack name: '{name}' cannot name a Service: expected at most 40 lower-case letters, digits and inner "
+                "hyphens, beginning with a letter"
+            ]
+        )
+    return name
 
 
 def stack_file(name: str, program: Path = Path()) -> Path:

@@ -22,7 +22,7 @@ from planner.explain import explain
 from planner.faults import faults
 from planner.fit import fit
 from planner.picture import picture
-from planner.recommend import Wish, recommend, table
+from planner.recommend import Recommendation, Wish, recommend, table
 from planner.request import FitRequest
 from planner.show import list_models, show
 from planner.subject import find_subject
@@ -94,7 +94,21 @@ def _recommend(options: Namespace) -> int:
         )
     )
     print(table(found))
+    if options.write is not None and found:
+        _write(found[0], options.write)
     return 0 if found else 1
+
+
+def _write(best: Recommendation, stack: str) -> None:
+    # Stack files are read with pydantic, which a recommendation without one does not need to wait for.
+    from config.errors import StackError
+    from planner.draft import write_draft
+
+    try:
+        file = write_draft(best, stack)
+    except StackError as error:
+        raise UsageError(f"--write: {error}") from error
+    print(f"\nwrote {file}: {best.checkpoint.name} on {best.machine}; fill in what stands in angle brackets")
 
 
 def _check_wish(options: Namespace) -> None:
@@ -118,6 +132,8 @@ def _check_wish(options: Namespace) -> None:
         ]
     elif find_gpu(options.gpu).memory_bytes is None:
         wrong.append(f"--gpu: the memory of {options.gpu} is in no public log, and so nothing can be planned on it")
+    if options.write is not None and options.gpu is None:
+        wrong.append("--write: needs --gpu: expected the kind of the GPUs at hand, whose nodes the stack file names")
     _refuse(wrong)
 
 
@@ -156,7 +172,7 @@ def _of_stack(name: str, given: list[str]) -> FitRequest:
     try:
         return request_of_named_stack(name)
     except StackError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError("\n  ".join(error.faults)) from error
 
 
 def _engine(model: str, include: tuple[str, ...]) -> str:

@@ -50,6 +50,15 @@ class Recommendation:
     def gpus(self) -> int:
         return self.request.nodes * self.request.gpus_per_node
 
+    @property
+    def machine(self) -> str:
+        """GPUs, and the instance type that has them where it is one: `8 H200 (p5en.48xlarge)`."""
+        name = f"{self.gpus} {find_gpu(self.request.gpu or '').title}"
+        if self.request.instance_type:
+            count = f"{self.request.nodes} x " if self.request.nodes > 1 else ""
+            return f"{name} ({count}{self.request.instance_type})"
+        return name
+
 
 def recommend(wish: Wish) -> tuple[Recommendation, ...]:
     """One recommendation per checkpoint that fits, by cost where it is known, else by GPUs.
@@ -157,17 +166,7 @@ def table(found: tuple[Recommendation, ...]) -> str:
         cost = best.plan.cost_per_hour_usd
         price = "-" if cost is None else f"{cost:.2f}"
         lines.append(
-            f"{best.checkpoint.name:<28}{best.model.quality:<10}{_machine(best):<34}{named:<12}"
+            f"{best.checkpoint.name:<28}{best.model.quality:<10}{best.machine:<34}{named:<12}"
             f"{best.request.max_model_len or 0:>9,}{price:>9}  {best.plan.verdict}"
         )
     return "\n".join(lines)
-
-
-def _machine(best: Recommendation) -> str:
-    request = best.request
-    title = find_gpu(request.gpu or "").title
-    name = f"{best.gpus} {title}"
-    if request.instance_type:
-        count = f"{request.nodes} x " if request.nodes > 1 else ""
-        return f"{name} ({count}{request.instance_type})"
-    return name

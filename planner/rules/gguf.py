@@ -46,7 +46,7 @@ def _staged_set(subject: Subject, gguf: Gguf, include: tuple[str, ...]) -> Itera
     names = [re.sub("-00001-of-", f"-{number:05}-of-", gguf.first_shard) for number in range(1, gguf.shards + 1)]
     missing = [name for name in names if not stages(include, name)]
     if len(missing) == len(names):
-        others = sorted({_whole_set(other.gguf) for other in _siblings(subject) if other.gguf})
+        others = sorted({other.gguf.pattern for other in _siblings(subject) if other.gguf})
         yield rejected(
             "nothing_included",
             f"The include patterns {', '.join(include)} stage no quantisation of {subject.checkpoint.repository} that "
@@ -58,21 +58,13 @@ def _staged_set(subject: Subject, gguf: Gguf, include: tuple[str, ...]) -> Itera
             "shards_missing",
             f"The include patterns {', '.join(include)} stage {len(names) - len(missing)} of the {len(names)} shards "
             f"of {gguf.quantization}; {missing[0]} is missing.",
-            f"Use a pattern for the whole set, such as {_whole_set(gguf)}.",
+            f"Use a pattern for the whole set, such as {gguf.pattern}.",
         )
 
 
 def _siblings(subject: Subject) -> list[Checkpoint]:
     repository = subject.checkpoint.repository
     return [checkpoint for checkpoint in subject.model.checkpoints if checkpoint.repository == repository]
-
-
-def _whole_set(gguf: Gguf) -> str:
-    """The pattern that stages every shard: their folder, their common beginning, or the one file."""
-    folder, slash, _ = gguf.first_shard.rpartition("/")
-    if slash:
-        return f"{folder}/*.gguf"
-    return gguf.first_shard if gguf.shards == 1 else gguf.first_shard.replace("-00001-of-", "-*-of-")
 
 
 def check_gguf_memory(case: GgufCase, context: int) -> Iterator[Finding]:
