@@ -1,4 +1,4 @@
-"""From a stack file to a served model: plan, look at the cluster, label nodes, make room, stage, serve."""
+"""From a stack file to a served model: plan, look at the cluster, label nodes, make room, stage, serve, prune."""
 
 # ruff: noqa: E402
 import gc
@@ -18,6 +18,7 @@ from components.serving import Serving, verification_seconds
 from components.staged_weights import StagedWeights
 from components.verdict import judged_plan
 from components.volume_size import volume_bytes
+from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.from_pulumi import running_stack
@@ -35,7 +36,7 @@ plan = judged_plan(request_of_stack(config, stack.lock))
 limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
 serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
-found = preflight(stack.instance, config, stack.kubeconfig, size, serving)
+found = preflight(stack.instance, config, stack.kubeconfig, size, groups=serving.pods > 1)
 
 cluster = Provider(
     "cluster",
@@ -97,6 +98,21 @@ server = InferenceServer(
     },
     pulumi.ResourceOptions(provider=cluster, depends_on=[stage]),
 )
+if config.weights.keep_newest:
+    WeightPrune(
+        "prune",
+        {
+            "instance": stack.instance,
+            "namespace": config.cluster.namespace,
+            "weights": weights,
+            "keep_newest": config.weights.keep_newest,
+            "volumes": volume.volumes,
+            "placement": nodes.placement,
+            "image": config.stage.image,
+            "program": stage.program,
+        },
+        pulumi.ResourceOptions(provider=cluster, depends_on=[server]),
+    )
 
 pulumi.export("endpoint", server.endpoint)
 pulumi.export("model", config.model.repository)

@@ -15,34 +15,24 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
 from components.labels import labels
 from components.placement import Placement
-from components.staged_weights import WEIGHTS_MOUNT, StagedWeights
+from components.staged_weights import StagedWeights
+from components.stager_job import PROGRAM_MOUNT, STAGER, StagerJob
 from components.weight_volume import PlacedVolume
 from config.stack import Stage
 
-_PROGRAM_MOUNT = "/heavylift"
-_STAGER = f"{_PROGRAM_MOUNT}/stager"
-_PACKAGES = "/packages"
+_PACKAGES = "packages"
+_PACKAGES_MOUNT = "/packages"
 _LOCK_FILE = "weights.lock.json"
 _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 
 _PROGRAM = Path(__file__).resolve().parent.parent
 _INSTALLER = Path(__file__).with_name("install_requirements.py")
 
-_ATTEMPTS_AFTER_THE_FIRST = 2
-"""For a pod that was killed. A Job cannot be failed at once by the stager's exit status: Pulumi's provider 4.25 knows a
-failed Job by BackoffLimitExceeded or DeadlineExceeded alone, and would wait for any other until its own time-out."""
-
 _RESOURCES = {
     "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
     "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
 }
 """The stager's buffers are bounded whatever the size of the model; ephemeral storage is for the requirements."""
-
-_SECURITY = {
-    "allow_privilege_escalation": False,
-    # The mount point of a disk may belong to anybody.
-    "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
-}
 
 
 def stager_files() -> dict[str, str]:
@@ -82,6 +72,8 @@ class WeightStage(pulumi.ComponentResource):
 
     directory: pulumi.Output[str]
     """The directory that was filled, in the pods that mount the volume."""
+    program: pulumi.Output[str]
+    """Name of the ConfigMap that holds the stager, for other Jobs of it."""
 
     def __init__(self, name: str, args: WeightStageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("heavylift:index:WeightStage", name, {}, opts)
@@ -93,10 +85,14 @@ class WeightStage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._token = self._token_secret()
+        self._stager = StagerJob(
+            args["instance"], "stage", args["stage"].image, args["placement"], self._program.metadata["name"]
+        )
         for volume in args["volumes"]:
             self._job(volume)
         self.directory = pulumi.Output.from_input(args["weights"].directory)
-        self.register_outputs({"directory": self.directory})
+        self.program = self._program.metadata["name"]
+        self.register_outputs({"directory": self.directory, "program": self.program})
 
     def _token_secret(self) -> Secret | None:
         token = self._args.get("hub_token")
@@ -114,19 +110,7 @@ class WeightStage(pulumi.ComponentResource):
         return Job(
             "-".join(part for part in (self._name, self._args["weights"].digest, volume.hostname) if part),
             metadata=self._metadata() | {"annotations": {"pulumi.com/replaceUnready": "true"}},
-            spec={
-                "active_deadline_seconds": self._args["deadline_seconds"],
-                "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
-                # A second pod starts only when the first has ended: never two writers.
-                "pod_replacement_policy": "Failed",
-                "pod_failure_policy": {
-                    "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget"}]}]
-                },
-                "template": {
-                    "metadata": {"labels": labels(self._args["instance"], "stage")},
-                    "spec": self._pod(volume),
-                },
-            },
+            spec=self._stager.spec(self._args["deadline_seconds"], self._pod(volume)),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
@@ -135,75 +119,63 @@ class WeightStage(pulumi.ComponentResource):
         )
 
     def _pod(self, volume: PlacedVolume) -> dict[str, Any]:
-        program = {"name": "program", "mount_path": _STAGER, "read_only": True}
-        packages = {"name": "packages", "mount_path": _PACKAGES}
-        container = {
-            "image": self._args["stage"].image,
-            "env": self._environment(),
-            "resources": _RESOURCES,
-            "security_context": _SECURITY,
-            "termination_message_policy": "FallbackToLogsOnError",
-        }
-        account = self._args["stage"].service_account
+        return self._stager.pod(
+            volume,
+            self._stage_container(),
+            init_containers=[self._requirements_container()],
+            scratch=[_PACKAGES],
+            service_account=self._args["stage"].service_account,
+        )
+
+    def _requirements_container(self) -> dict[str, Any]:
+        return self._stager.container(
+            "requirements",
+            ["python3", f"{STAGER}/{_INSTALLER.name}", _PACKAGES_MOUNT],
+            resources=_RESOURCES,
+            environment=self._environment(),
+            scratch={_PACKAGES: _PACKAGES_MOUNT},
+            weights=False,
+        )
+
+    def _stage_container(self) -> dict[str, Any]:
+        container = self._stager.container(
+            "stage",
+            ["python3", "-m", "stager", "stage", *self._arguments()],
+            resources=_RESOURCES,
+            environment=self._environment(),
+            scratch={_PACKAGES: _PACKAGES_MOUNT},
+        )
+        secret = self._args["stage"].secret
         return {
-            "restart_policy": "Never",
-            **({"service_account_name": account} if account else {"automount_service_account_token": False}),
-            **self._args["placement"].scheduling(volume.hostname),
-            "init_containers": [
-                container
-                | {
-                    "name": "requirements",
-                    "command": ["python3", f"{_STAGER}/{_INSTALLER.name}", _PACKAGES],
-                    "volume_mounts": [program, packages],
-                }
-            ],
-            "containers": [
-                container
-                | {
-                    "name": "stage",
-                    "env": [*self._environment(), *self._token_environment()],
-                    **self._secret_environment(),
-                    "command": ["python3", "-m", "stager", "stage", *self._arguments()],
-                    "volume_mounts": [program, packages, {"name": "weights", "mount_path": WEIGHTS_MOUNT}],
-                }
-            ],
-            "volumes": [
-                {"name": "program", "config_map": {"name": self._program.metadata["name"]}},
-                {"name": "packages", "empty_dir": {}},
-                volume.pod_volume(),
-            ],
+            **container,
+            "env": [*container["env"], *self._token_environment()],
+            **({"env_from": [{"secret_ref": {"name": secret}}]} if secret else {}),
         }
 
     def _arguments(self) -> list[str]:
         weights, stage = self._args["weights"], self._args["stage"]
         model = weights.model
         arguments = ["--directory", weights.directory, "--repository", model.repository, "--revision", model.revision]
+        arguments += [f"--user={self._args['namespace']}/{self._args['instance']}"]
         arguments += [f"--include={pattern}" for pattern in model.include]
         arguments += [f"--source={source}" for source in stage.sources]
         arguments += ["--allow-unpinned"] if model.allow_unpinned else []
-        arguments += [f"--lock={_STAGER}/{_LOCK_FILE}"] if self._args.get("lock") else []
+        arguments += [f"--lock={STAGER}/{_LOCK_FILE}"] if self._args.get("lock") else []
         return arguments
 
-    def _environment(self) -> list[dict[str, Any]]:
+    def _environment(self) -> dict[str, str]:
         """What both containers see; the stack's own environment wins."""
-        plain = {
+        return {
             "HF_HOME": f"{self._args['weights'].directory}/.heavylift/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": f"{_PROGRAM_MOUNT}:{_PACKAGES}",
-            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
         } | dict(self._args["stage"].environment)
-        return [{"name": name, "value": value} for name, value in sorted(plain.items())]
 
     def _token_environment(self) -> list[dict[str, Any]]:
         if self._token is None:
             return []
         reference = {"name": self._token.metadata["name"], "key": _TOKEN_KEY}
         return [{"name": _TOKEN_KEY, "value_from": {"secret_key_ref": reference}}]
-
-    def _secret_environment(self) -> dict[str, Any]:
-        secret = self._args["stage"].secret
-        return {"env_from": [{"secret_ref": {"name": secret}}]} if secret else {}
 
     def _metadata(self) -> dict[str, Any]:
         return {"namespace": self._args["namespace"], "labels": labels(self._args["instance"], "stage")}

@@ -239,10 +239,24 @@ class Weights(Section):
     """Size of the volume, fixed at its creation; unset: derived from what is staged."""
     keep_revisions: Count = 2
     """Revisions of the weights that the volume has room for."""
+    keep_newest: Count | None = None
+    """Revisions of this stack to keep on the volume once a new one serves, the one served among them; fewer than
+    `keep_revisions`, since the next one is staged beside them. Unset: nothing is ever removed."""
     retain: StrictBool = True
     """Keep the volume when the stack is destroyed."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
+
+    @field_validator("keep_newest")
+    @classmethod
+    def _leaves_room(cls, keep_newest: int | None, info: ValidationInfo) -> int | None:
+        room = info.data.get("keep_revisions")
+        if keep_newest is not None and room is not None and keep_newest >= room:
+            raise ValueError(
+                f"leaves no room for the next revision with heavylift:weights.keep_revisions {room}: expected fewer; "
+                f"lower it, or raise keep_revisions to {keep_newest + 1}, for which the volume must be larger"
+            )
+        return keep_newest
 
     @field_validator("retain")
     @classmethod

@@ -16,15 +16,17 @@ from pathlib import Path
 
 from stager import verify
 from stager.command_line import parser
-from stager.errors import StagerError, Stopped
-from stager.lock import lock_from_hub, lock_from_manifest, write_lock
-from stager.lockfile import read_lock
+from stager.errors import StagerError, Stopped, WrongUsage
+from stager.order import Order
 from stager.progress import Progress
-from stager.prune import prune
-from stager.source import HUB
-from stager.stage import Order, stage
+from stager.prune import Pruning, prune
+from stager.source_name import HUB
+from stager.volume import volume_error
+
+# A door imports itself what needs more than the standard library: `prune` and `verify` run without requirements.
 
 READABLE_FOR_ALL = 0o022
+USAGE_STATUS = 2
 STOPPED_STATUS = 128 + signal.SIGTERM
 
 
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one door; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 143 stopped."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["verify"]:
-        return verify.main(arguments[1:])
+        return verify.main(arguments[1:], program="stager verify")
     options = parser().parse_args(arguments)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -42,13 +44,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         doors[options.door](options, ending)
     except StagerError as error:
-        print(f"stager: {error}", file=sys.stderr, flush=True)
-        verify.write_termination_message([f"stager: {error}"], options.termination_log)
-        return STOPPED_STATUS if isinstance(error, Stopped) else 1
+        return _fail(error, options.termination_log)
+    except OSError as error:
+        return _fail(volume_error(error, Path(error.filename or options.door)), options.termination_log)
     return 0
 
 
+def _fail(error: StagerError, termination_log: Path) -> int:
+    line = " ".join(f"stager: {error}".splitlines())
+    print(line, file=sys.stderr, flush=True)
+    verify.write_termination_message([line], termination_log)
+    match error:
+        case Stopped():
+            return STOPPED_STATUS
+        case WrongUsage():
+            return USAGE_STATUS
+        case _:
+            return 1
+
+
 def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
+    from stager.stage import stage
+
     order = Order(
         directory=options.directory,
         repository=options.repository,
@@ -57,6 +74,7 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         lock=options.lock,
         sources=options.sources or [HUB],
         allow_unpinned=options.allow_unpinned,
+        user=options.user,
         streams=options.streams,
         stall_seconds=options.stall_seconds,
         lease_seconds=options.lease_seconds,
@@ -66,20 +84,30 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
 
 
 def _lock(options: argparse.Namespace, ending: threading.Event) -> None:
+    from stager.lock import LOCKS, lock_from_hub, lock_from_manifest, require_place, write_lock
+
+    _require_one_origin(options)
+    if options.output:
+        require_place(options.output)
     if options.from_manifest:
         listing = lock_from_manifest(options.from_manifest)
-    elif options.repository and options.revision:
+    else:
         with Progress() as progress:
             listing = lock_from_hub(options.repository, options.revision, options.include, progress, ending)
-    else:
-        raise StagerError("lock: expected REPOSITORY and --revision, or --from-manifest DIR")
-    output = options.output or Path("weights", f"{listing.repository.split('/')[-1].lower()}.lock.json")
+    output = options.output or LOCKS / f"{listing.repository.split('/')[-1].lower()}.lock.json"
     write_lock(output, listing)
     print(f"{output}: {len(listing.files)} files, {listing.total_bytes:,} bytes of {listing.commit}")
 
 
+def _require_one_origin(options: argparse.Namespace) -> None:
+    of_hub = [options.repository, options.revision, options.include]
+    if any(of_hub) if options.from_manifest else not (options.repository and options.revision):
+        raise WrongUsage("lock: expected REPOSITORY and --revision (and --include), or --from-manifest DIR alone")
+
+
 def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
-    from stager.mirror import mirror  # only here, since boto3 takes long to import
+    from stager.lockfile import read_lock
+    from stager.mirror import mirror
 
     with Progress() as progress:
         mirror(
@@ -94,14 +122,15 @@ def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
 
 
 def _prune(options: argparse.Namespace, ending: threading.Event) -> None:
-    prune(
-        options.mount,
-        in_use=options.in_use,
+    pruning = Pruning(
+        mount=options.mount,
         keep_newest=options.keep_newest,
+        in_use=options.in_use,
+        user=options.user,
         dry_run=options.dry_run,
-        say=print,
-        ending=ending,
+        lease_seconds=options.lease_seconds,
     )
+    prune(pruning, say=lambda line: print(line, flush=True), ending=ending)
 
 
 if __name__ == "__main__":

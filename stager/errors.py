@@ -7,6 +7,10 @@ class StagerError(Exception):
     """The run ends; the text is one line for the person who reads the log or `pulumi up`."""
 
 
+class WrongUsage(StagerError):
+    """The command line itself says nothing that could be done."""
+
+
 class Stopped(StagerError):
     """The run was told to end (SIGTERM); what is on the volume is kept and the next run goes on from it."""
 

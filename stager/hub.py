@@ -7,7 +7,6 @@ gated for this token, missing or private, and a revision that does not exist.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -22,12 +21,12 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
+from stager.environment import hub_endpoint
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import FULL_COMMIT, Listing, RemoteFile
 from stager.patience import Patience, ask_patiently
 from stager.ranges import TRANSIENT, Address, server_wait
 
-DEFAULT_ENDPOINT = "https://huggingface.co"
 ANSWER_SECONDS = 30
 
 Answer = TypeVar("Answer")
@@ -50,7 +49,7 @@ class Hub:
     """The hub that `HF_ENDPOINT` names."""
 
     def __init__(self) -> None:
-        self.endpoint = (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+        self.endpoint = hub_endpoint()
         self.name = f"hub {self.endpoint}"
         self._api = HfApi(endpoint=self.endpoint, library_name="heavylift-stager")
 

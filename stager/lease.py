@@ -31,6 +31,9 @@ from stager.volume import FILE_MODE, make_directory, volume_error
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 LEASE_SECONDS = 60.0
 BUMPS_PER_LEASE = 6
+REMINDER_SECONDS = 60.0
+RETRY_SECONDS = 0.1
+STOPPED = "stopped while waiting for another stager"
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Claim:
 class Lease:
     """Held while the `with` block runs; entering waits until nobody else holds it.
 
-    `say` gets one line when there is somebody to wait for, and `ending` ends the waiting with `Stopped`. The counter
-    must stand still for `seconds` before another stager takes over.
+    `say` gets a line when there is somebody to wait for, and one each minute; `ending` ends the waiting with `Stopped`.
+    The counter must stand still for `seconds` before another stager takes over.
     """
 
     def __init__(
@@ -63,34 +66,58 @@ class Lease:
         self._number = 0
         self._counter = 0
         self._bumped = 0.0
+        self._told = ("", 0.0)
         self._done = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="lease", daemon=True)
 
     def __enter__(self) -> Lease:
+        while not self._enter():
+            if self._ending.wait(RETRY_SECONDS):
+                raise Stopped(STOPPED)
+        self._heart.start()
+        return self
+
+    def _enter(self) -> bool:
+        """Become the holder; False when the directory was moved away while we waited, and is to be made anew."""
         make_directory(self._directory)
         try:
             self._write(released=False, flags=os.O_CREAT)
             self._acquire()
+        except FileNotFoundError:
+            return False
         except OSError as error:
             raise volume_error(error, self._file) from None
         except StagerError:
             self._file.unlink(missing_ok=True)
             raise
-        self._heart.start()
-        return self
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
 
+    def move_directory(self, target: Path) -> None:
+        """Rename the leased directory, its lease with it; whoever waits for it under the old name begins anew.
+
+        From then on nothing is written under the old name, where another stager's lease may lie.
+        """
+        self._still()
+        self.require()
+        self._directory.parent.rename(target)
+        self._directory = target / OWN_DIRECTORY
+        self._file = self._directory / self._file.name
+
     def release(self) -> None:
         """Say that the holder is done, so that the next one need not wait."""
+        self._still()
+        with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
+            self._write(released=True)
+
+    def _still(self) -> None:
         self._done.set()
         if self._heart.ident is not None:
             self._heart.join(timeout=self._bump_seconds)
-        with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
-            self._write(released=True)
 
     def require(self) -> None:
         """Raise `StagerError` unless the lease is certainly still ours; cheap, to be called before every write."""
@@ -107,12 +134,17 @@ class Lease:
                 if self._take((current.number if current else 0) + 1):
                     return
                 continue
+            self._tell(current.holder)
             if current != waited_for:
-                if waited_for is None or waited_for.holder != current.holder:
-                    self._say(f"waiting: {current.holder} is staging here")
                 waited_for, still_since = current, time.monotonic()
             if self._ending.wait(min(1.0, self._bump_seconds / 4)):
-                raise Stopped("stopped while waiting for another stager")
+                raise Stopped(STOPPED)
+
+    def _tell(self, holder: str) -> None:
+        told_of, told_at = self._told
+        if holder != told_of or time.monotonic() - told_at >= REMINDER_SECONDS:
+            self._say(f"waiting: {holder} is at work in {self._directory.parent}")
+            self._told = (holder, time.monotonic())
 
     def _take(self, number: int) -> bool:
         """Try to become the holder under `number`; False when somebody else was faster."""

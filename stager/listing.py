@@ -17,6 +17,7 @@ from stager.errors import StagerError
 from stager.verify import OWN_DIRECTORY
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
+REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)(?P<suffix>\.[^/]+)")
 PART_SUFFIX = ".part"
 

@@ -14,33 +14,40 @@ from pathlib import Path
 
 from stager.content_hash import ContentHash
 from stager.ending import pause_until
+from stager.environment import require_usable_environment
 from stager.errors import StagerError
 from stager.listing import Listing, RemoteFile, select
 from stager.lockfile import listing_of, render_lock
 from stager.patience import Patience
 from stager.progress import Progress
 from stager.ranges import RangeReader
-from stager.source import HUB, sources
+from stager.source import sources
+from stager.source_name import HUB
 from stager.supply import Supply, Unobtainable
 from stager.verify import Unverified, read_manifest
 from stager.volume import make_directory, replace_file, volume_error
 
 STREAMS = 8
 STALL_SECONDS = 30.0
+LOCKS = Path("weights")
+"""Where locks lie unless told otherwise, beside the stack files."""
+AT_A_TERMINAL = Patience(waits=(0.3, 1, 3))
+"""Somebody waits for a lock, and can ask for it again."""
 
 
 def lock_from_hub(
     repository: str, revision: str, include: Sequence[str], progress: Progress, ending: threading.Event
 ) -> Listing:
     """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
-    from stager.hub import listing_from_hub  # only here, since it takes long to import
+    require_usable_environment()
+    from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
 
     pause = pause_until(ending)
     listing = select(
-        listing_from_hub(repository, revision, patience=Patience(), say=progress.say, pause=pause), include
+        listing_from_hub(repository, revision, patience=AT_A_TERMINAL, say=progress.say, pause=pause), include
     )
     reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
-    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause)
+    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=AT_A_TERMINAL)
     with ThreadPoolExecutor(max_workers=STREAMS) as pool:
         files = tuple(pool.map(lambda file: file if file.sha256 else _with_sha256(file, supply), listing.files))
     return dataclasses.replace(listing, files=files)
@@ -52,6 +59,14 @@ def lock_from_manifest(directory: Path) -> Listing:
         return listing_of(read_manifest(directory))
     except Unverified as verdict:
         raise StagerError(str(verdict)) from None
+
+
+def require_place(path: Path) -> None:
+    """Refuse a place where no lock can be written, before anything is asked for; only `LOCKS` is made."""
+    if path.is_dir():
+        raise StagerError(f"--output {path}: is a directory, expected a file")
+    if path.parent != LOCKS and not path.parent.is_dir():
+        raise StagerError(f"--output {path}: there is no directory {path.parent}; make it first")
 
 
 def write_lock(path: Path, listing: Listing) -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from stager.errors import StagerError
-from stager.listing import FULL_COMMIT, Listing, RemoteFile, is_safe
+from stager.listing import FULL_COMMIT, REPOSITORY, Listing, RemoteFile, is_safe
 from stager.verify import Manifest
 
 LOCK_VERSION = 1
 SHA256 = re.compile(r"[0-9a-f]{64}")
+MOST_BYTES = 2**63 - 1  # of a file, https://www.man7.org/linux/man-pages/man2/lseek.2.html
 
 
 def render_lock(listing: Listing) -> str:
@@ -43,6 +44,8 @@ def read_lock(path: Path) -> Listing:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise StagerError(f"lock {path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise StagerError(f"lock {path}: is not a text in UTF-8; expected a weights lock") from None
     return parse_lock(text, str(path))
 
 
@@ -50,7 +53,7 @@ def parse_lock(text: str, name: str) -> Listing:
     """The listing in the text of a lock; `name` says in messages where the text came from."""
     try:
         lock = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StagerError(f"lock {name}: not valid JSON: {error}") from None
     wrong = list(_problems(lock))
     if wrong:
@@ -72,6 +75,8 @@ def _problems(lock: Any) -> Iterator[str]:
     for key in ("repository", "revision", "commit"):
         if not isinstance(lock.get(key), str) or not lock[key]:
             yield f"{key} is {lock.get(key)!r}, expected a text"
+    if isinstance(lock.get("repository"), str) and not REPOSITORY.fullmatch(lock["repository"]):
+        yield f"repository is {lock['repository']!r}, expected owner/name"
     if isinstance(lock.get("commit"), str) and not FULL_COMMIT.fullmatch(lock["commit"]):
         yield f"commit is {lock['commit']!r}, expected 40 hexadecimal digits"
     files = lock.get("files")
@@ -89,7 +94,7 @@ def _entry_problems(entry: Any) -> Iterator[str]:
         yield f"file entry {entry!r} has no usable path"
         return
     size, sha256 = entry.get("size"), entry.get("sha256")
-    if type(size) is not int or size < 0:
+    if type(size) is not int or not 0 <= size <= MOST_BYTES:
         yield f"{entry['path']}: size is {size!r}, expected bytes"
     if not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
         yield f"{entry['path']}: sha256 is {sha256!r}, expected 64 hexadecimal digits"

@@ -28,7 +28,8 @@ from stager.multipart import PART_BYTES, MultipartUpload, Range, ranges
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.s3 import s3_client
-from stager.source import object_key, require_names, sources
+from stager.source import object_key, sources
+from stager.source_name import require_mirror, require_names
 from stager.supply import Supply, Unobtainable
 from stager.verify import OWN_DIRECTORY
 
@@ -47,8 +48,7 @@ def mirror(
 ) -> None:
     """Bring every file of `listing` to `target` (`s3://bucket/prefix`), verified; raises `StagerError`."""
     require_names(source_names)
-    if urlsplit(target).scheme != "s3" or not urlsplit(target).netloc:
-        raise StagerError(f"mirror {target!r}: expected s3://bucket/prefix")
+    require_mirror(target)
     reader = RangeReader(streams=streams, stall_seconds=stall_seconds)
     fetch, read_back = (
         Supply(sources(names, listing, reader), say=progress.say, pause=pause_until(ending))

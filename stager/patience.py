@@ -32,6 +32,10 @@ class Patience:
         return self.waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret is made of it
 
 
+LONG_PATIENCE = Patience()
+"""For a Job, where nobody waits and another attempt begins with less."""
+
+
 def ask_patiently(
     question: Callable[[], Answer],
     *,

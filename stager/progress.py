@@ -74,6 +74,8 @@ class Progress:
 
     def _report(self) -> None:
         while not self._done.wait(BAR_SECONDS if self._terminal else LINE_SECONDS):
+            if not self.total:
+                continue  # there is nothing to measure by, as in a wait for another stager
             line = self._line()
             if self._terminal:
                 with self._lock:
@@ -86,8 +88,8 @@ class Progress:
     def _line(self) -> str:
         present = self.fetched + self.reused
         rate = self._rate(present)
-        left = f"{duration((self.total - present) / rate)} left" if rate and self.total else "no bytes are coming"
-        share = present / self.total if self.total else 0.0
+        left = f"{duration((self.total - present) / rate)} left" if rate else "no bytes are coming"
+        share = present / self.total
         return f"{present / 1e9:.1f} of {self.total / 1e9:.1f} GB ({share:.1%}), {rate / 1e6:,.0f} MB/s, {left}"
 
     def _rate(self, present: int) -> float:
@@ -99,7 +101,7 @@ class Progress:
         return max(0.0, (present - before) / max(now - then, 1e-3))
 
     def _bar(self) -> str:
-        share = min(1.0, (self.fetched + self.reused) / self.total) if self.total else 0.0
+        share = min(1.0, (self.fetched + self.reused) / self.total)
         full = int(share * BAR_WIDTH)
         return "█" * full + "░" * (BAR_WIDTH - full)
 

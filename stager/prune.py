@@ -1,7 +1,9 @@
 """Removes staged directories that no server uses, and keeps the newest.
 
 Only directories that the stager made are looked at: `<mount>/<16 hexadecimal digits>/` with the stager's own folder
-in it. What a stack uses is named by it (`--in-use`); a directory that a stager is at work on is left alone.
+in it. By hand all of them, newest first by their completion. For one user, a stack, only those that it marked, newest
+mark first: its mark is taken away from the others, and a directory goes when it has no mark of anybody left. What a
+server uses is named (`--in-use`); a directory that a stager is at work on is waited for.
 """
 
 from __future__ import annotations
@@ -9,63 +11,93 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stager.errors import StagerError
-from stager.lease import Lease
+from stager.errors import StagerError, WrongUsage
+from stager.lease import LEASE_SECONDS, Lease
 from stager.manifest import withdraw_manifest
+from stager.users import marked_ns, unmark, users
 from stager.verify import OWN_DIRECTORY, Unverified, manifest_path, read_manifest
 from stager.volume import volume_error
 
 DIGEST = re.compile(r"[0-9a-f]{16}")
+# What is removed is first renamed, in one step, and then emptied at leisure.
+GRAVE = re.compile(r"[0-9a-f]{16}\.removed\.[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What to keep: those `in_use` and the `keep_newest` complete ones, of all directories or of one `user`'s."""
+
+    mount: Path
+    keep_newest: int
+    in_use: Collection[str] = ()
+    user: str | None = None
+    dry_run: bool = False
+    lease_seconds: float = LEASE_SECONDS
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A directory on the mount; `completed_ns` is 0 where staging never ended."""
+    """A directory on the mount; `completed_ns` is 0 where staging never ended, `marked_ns` where no user is named."""
 
     path: Path
     what: str
     completed_ns: int
+    marked_ns: int = 0
+
+    def __str__(self) -> str:
+        marks = ", ".join(users(self.path))
+        return f"{self.path.name}: {self.what}{f', staged for {marks}' if marks else ''}"
 
 
-def prune(
-    mount: Path,
-    *,
-    in_use: Collection[str],
-    keep_newest: int,
-    dry_run: bool,
-    say: Callable[[str], None],
-    ending: threading.Event,
-) -> list[Path]:
-    """Remove all but those `in_use` and the `keep_newest` complete ones; returns what was (or would be) removed."""
-    wrong = [digest for digest in in_use if not DIGEST.fullmatch(digest)]
+def prune(pruning: Pruning, *, say: Callable[[str], None], ending: threading.Event) -> list[Path]:
+    """Remove what is not to be kept; returns what was (or would be) removed. Raises `StagerError`."""
+    wrong = [digest for digest in pruning.in_use if not DIGEST.fullmatch(digest)]
     if wrong:
-        raise StagerError(f"--in-use {', '.join(wrong)}: expected the 16 hexadecimal digits of a directory's name")
-    staged = staged_directories(mount)
-    newest = {entry.path for entry in staged[:keep_newest] if entry.completed_ns}
-    removed = []
-    for entry in staged:
-        if entry.path in newest or entry.path.name in in_use:
-            say(f"keeping {entry.path.name}: {entry.what}")
-            continue
-        say(f"{'would remove' if dry_run else 'removing'} {entry.path.name}: {entry.what}")
-        if not dry_run:
-            _remove(entry.path, say, ending)
-        removed.append(entry.path)
+        raise WrongUsage(f"--in-use {', '.join(wrong)}: expected the 16 hexadecimal digits of a directory's name")
+    staged = _candidates(pruning)
+    if not staged:
+        say(f"{pruning.mount}: no weights are staged here{f' for {pruning.user}' if pruning.user else ''}")
+    newest = [entry for entry in staged if entry.completed_ns][: pruning.keep_newest]
+    removed: list[Path] = []
+    try:
+        _empty_graves(pruning, say)
+        for entry in staged:
+            if entry in newest or entry.path.name in pruning.in_use:
+                say(f"keeping {entry}")
+            elif _let_go(entry, pruning, say, ending):
+                removed.append(entry.path)
+                _empty_graves(pruning, say)
+    except OSError as error:
+        raise volume_error(error, Path(error.filename or pruning.mount)) from None
     return removed
 
 
 def staged_directories(mount: Path) -> list[Staged]:
     """What lies on the mount, newest first and unfinished last."""
+    ours = [path for path in _named(mount, DIGEST) if not path.is_symlink() and (path / OWN_DIRECTORY).is_dir()]
+    return sorted((_describe(path) for path in ours), key=lambda entry: -entry.completed_ns)
+
+
+def _candidates(pruning: Pruning) -> list[Staged]:
+    """The directories to choose from, those to be kept first."""
+    staged = staged_directories(pruning.mount)
+    if pruning.user is None:
+        return staged
+    marks = ((entry, marked_ns(entry.path, pruning.user)) for entry in staged)
+    marked = [replace(entry, marked_ns=when) for entry, when in marks if when is not None]
+    return sorted(marked, key=lambda entry: -entry.marked_ns)
+
+
+def _named(mount: Path, pattern: re.Pattern[str]) -> list[Path]:
     try:
-        names = sorted(path for path in mount.iterdir() if DIGEST.fullmatch(path.name))
+        return sorted(path for path in mount.iterdir() if pattern.fullmatch(path.name))
     except OSError as error:
         raise StagerError(f"{mount}: {error.strerror}; expected the directory under which weights are staged") from None
-    ours = [path for path in names if not path.is_symlink() and (path / OWN_DIRECTORY).is_dir()]
-    return sorted((_describe(path) for path in ours), key=lambda entry: -entry.completed_ns)
 
 
 def _describe(path: Path) -> Staged:
@@ -78,14 +110,40 @@ def _describe(path: Path) -> Staged:
     return Staged(path, what, manifest.completed_ns)
 
 
-def _remove(path: Path, say: Callable[[str], None], ending: threading.Event) -> None:
-    """Remove one directory, manifest first, so that nothing half removed can be served."""
-    with Lease(path, say=say, ending=ending):
-        try:
-            withdraw_manifest(path)
-            for child in path.iterdir():
-                if child.name != OWN_DIRECTORY:
-                    shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
-        except OSError as error:
-            raise volume_error(error, path) from None
-    shutil.rmtree(path, ignore_errors=True)
+def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> bool:
+    """Remove a directory, or only the user's mark where others have theirs; True when it is (or would be) removed."""
+    if pruning.dry_run:
+        others = _other_users(entry, pruning)
+        say(f"would keep {entry}, no longer for {pruning.user}" if others else f"would remove {entry}")
+        return not others
+    with Lease(entry.path, say=say, ending=ending, seconds=pruning.lease_seconds) as lease:
+        if pruning.user and _is_staged_anew(entry, pruning.user):
+            say(f"keeping {entry}, which was staged again meanwhile")
+            return False
+        if pruning.user and _other_users(entry, pruning):
+            unmark(entry.path, pruning.user)
+            say(f"keeping {entry}, no longer for {pruning.user}")
+            return False
+        say(f"removing {entry}")
+        withdraw_manifest(entry.path)
+        lease.move_directory(entry.path.with_name(f"{entry.path.name}.removed.{uuid.uuid4().hex[:8]}"))
+    return True
+
+
+def _other_users(entry: Staged, pruning: Pruning) -> list[str]:
+    """Who else marked a directory; by hand marks are only shown, and keep nothing."""
+    return [user for user in users(entry.path) if user != pruning.user] if pruning.user else []
+
+
+def _is_staged_anew(entry: Staged, user: str) -> bool:
+    """Whether it was staged while we waited for the lease: after a rollback it may be what is served."""
+    when = marked_ns(entry.path, user)
+    return manifest_path(entry.path).exists() if when is None else when != entry.marked_ns
+
+
+def _empty_graves(pruning: Pruning, say: Callable[[str], None]) -> None:
+    """Free the room of what was removed, now or by a run that was ended."""
+    for grave in [] if pruning.dry_run else _named(pruning.mount, GRAVE):
+        shutil.rmtree(grave, ignore_errors=True)
+        if grave.exists():
+            say(f"{grave}: cannot be emptied wholly, the next prune tries again")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import email.utils
-import os
 import re
 import ssl
 import time
@@ -22,7 +21,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
 
-from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.environment import proxies, require_usable_environment, trusted_authorities
+from stager.errors import SourceRefusal, SourceTrouble
 from stager.listing import RemoteFile
 
 CHUNK_BYTES = 1024 * 1024
@@ -70,12 +70,12 @@ class RangeReader:
     def __init__(self, *, streams: int, stall_seconds: float) -> None:
         self._timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, stall_seconds), read=stall_seconds)
         self._stall_seconds = stall_seconds
-        trust = _trusted_authorities()
+        require_usable_environment()
+        trust = trusted_authorities()
         self._direct = urllib3.PoolManager(maxsize=streams, ssl_context=trust)
         self._proxies = {
             scheme: urllib3.ProxyManager(url, maxsize=streams, ssl_context=trust, proxy_headers=_proxy_credentials(url))
-            for scheme, url in urllib.request.getproxies().items()
-            if scheme in ("http", "https")
+            for scheme, url in proxies().items()
         }
 
     def read(self, address: Address, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
@@ -102,7 +102,7 @@ class RangeReader:
             if response.status not in REDIRECTS:
                 return response
             response.close()
-            target = urljoin(url, response.headers.get("Location", ""))
+            target = _redirected(url, response)
             if urlsplit(target).netloc != urlsplit(url).netloc:
                 sent = headers
             url = target
@@ -156,15 +156,11 @@ class RangeReader:
         return f"{type(error).__name__}: {_without_addresses(str(error))}"
 
 
-def _trusted_authorities() -> ssl.SSLContext:
-    """The system's certificate authorities, and those that `AWS_CA_BUNDLE` adds for a private S3 server."""
-    context = ssl.create_default_context()
-    if bundle := os.environ.get("AWS_CA_BUNDLE"):
-        try:
-            context.load_verify_locations(bundle)
-        except OSError as error:
-            raise StagerError(f"AWS_CA_BUNDLE {bundle}: {error.strerror or error}") from None
-    return context
+def _redirected(url: str, response: urllib3.BaseHTTPResponse) -> str:
+    try:
+        return urljoin(url, response.headers.get("Location", ""))
+    except ValueError:
+        raise SourceRefusal(f"{without_secrets(url)}: redirects to what is no address") from None
 
 
 def _proxy_credentials(url: str) -> Mapping[str, str] | None:

@@ -1,8 +1,7 @@
 """Where the bytes may come from, in the order that the stack lists: the hub, an S3 mirror, a web server, a share.
 
-A source is named by one text: `hub`, `s3://bucket/prefix`, `https://host/path`, `/directory` or `file:///directory`.
-Unless the text says otherwise with `{repository}`, `{commit}` and `{path}`, a file lies at
-`<source>/<repository>/<commit>/<path>`. Refuses any other text.
+A source is named by one text (see `source_name.py`). Unless it says otherwise with `{repository}`, `{commit}` and
+`{path}`, a file lies at `<source>/<repository>/<commit>/<path>`.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
-from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.errors import SourceRefusal, SourceTrouble
 from stager.listing import Listing, RemoteFile
 from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, without_secrets
+from stager.source_name import HUB
 
-HUB = "hub"
 # One that was kept, and two fresh ones: a signed URL can expire, or be superseded, on its way back here.
 ADDRESSES_TRIED = 3
 DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
@@ -35,16 +34,6 @@ class Source(Protocol):
 def sources(names: Sequence[str], listing: Listing, reader: RangeReader) -> list[Source]:
     """The sources that `names` stand for, in their order, for the files of `listing`."""
     return [_source(name, listing, reader) for name in names]
-
-
-def require_names(names: Sequence[str]) -> None:
-    """Refuse all texts that name no source, at once."""
-    wrong = [name for name in names if name != HUB and urlsplit(name).scheme not in ("s3", "https", "http", "file")]
-    wrong = [name for name in wrong if not name.startswith("/")]
-    if wrong:
-        raise StagerError(
-            f"source {', '.join(map(repr, wrong))}: expected hub, s3://bucket/prefix, https://host/path or /directory"
-        )
 
 
 def _source(name: str, listing: Listing, reader: RangeReader) -> Source:

@@ -8,51 +8,26 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from stager.ending import pause_until
+from stager.environment import require_usable_environment
 from stager.errors import StagerError
-from stager.lease import LEASE_SECONDS, Lease
+from stager.lease import Lease
 from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
 from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
-from stager.patience import Patience
+from stager.order import Order
+from stager.patience import LONG_PATIENCE
 from stager.progress import Progress
 from stager.ranges import RangeReader
-from stager.source import HUB, require_names, sources
+from stager.source import sources
+from stager.source_name import require_names
 from stager.supply import Supply
 from stager.transfer import Transfer
-from stager.verify import Manifest, foreign_files, manifest_path, problems, read_manifest
+from stager.users import mark
+from stager.verify import OWN_DIRECTORY, Manifest, Unverified, foreign_files, manifest_path, problems, read_manifest
 from stager.volume import make_directory, replace_file, require_space, volume_error
-
-DEFAULT_STALL_SECONDS = 30.0
-
-
-def default_streams() -> int:
-    """Two for each core, at least 8, at most 16.
-
-    Each stream is a thread, and on few cores more of them cost more than they bring: 16 instead of 4 streams on two
-    cores took 14% more CPU time for 2 GiB from a server nearby, measured in November 2026.
-    """
-    return max(8, min(16, 2 * len(os.sched_getaffinity(0))))
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to stage, and where from; the fields are those of `python -m stager stage --help`."""
-
-    directory: Path
-    repository: str
-    revision: str
-    include: Sequence[str] = ()
-    lock: Path | None = None
-    sources: Sequence[str] = (HUB,)
-    allow_unpinned: bool = False
-    streams: int = field(default_factory=default_streams)
-    stall_seconds: float = DEFAULT_STALL_SECONDS
-    lease_seconds: float = LEASE_SECONDS
 
 
 def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
@@ -60,14 +35,34 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
     require_names(order.sources)
     locked = _locked_listing(order)
     make_directory(order.directory)
-    if not _problems(order, locked):
-        _say_staged(order, progress)
+    if _needs_no_mark(order) and _is_staged(order, locked, progress):
         return
     try:
         with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
             _stage_alone(order, locked, lease, progress, ending)
+            if order.user:
+                mark(order.directory, order.user)
     except OSError as error:
         raise volume_error(error, Path(error.filename or order.directory)) from None
+
+
+def _needs_no_mark(order: Order) -> bool:
+    """Whether a complete directory is left as it is: for nobody in particular, or where it may only be read."""
+    own = order.directory / OWN_DIRECTORY
+    return order.user is None or (not os.access(own, os.W_OK) and own.is_dir())
+
+
+def _is_staged(order: Order, locked: Listing | None, progress: Progress) -> bool:
+    """Whether all is there; says so. Nobody holds the lease: the directory may be removed at this very moment."""
+    try:
+        if _problems(order, locked):
+            return False
+        _say_staged(order, progress)
+    except Unverified:
+        return False
+    if order.user:
+        progress.say(f"not marked for {order.user}, since the volume may only be read here")
+    return True
 
 
 def _stage_alone(
@@ -127,11 +122,12 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
 
 def _hub_listing(order: Order, progress: Progress, ending: threading.Event) -> Listing:
     """The hub's own file list, of which those that the order wants."""
-    from stager.hub import listing_from_hub  # only here, since it takes long to import
+    require_usable_environment()
+    from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
 
     revision = order.revision if FULL_COMMIT.fullmatch(order.revision) else _commit_begun(order) or order.revision
     found = listing_from_hub(
-        order.repository, revision, patience=Patience(), say=progress.say, pause=pause_until(ending)
+        order.repository, revision, patience=LONG_PATIENCE, say=progress.say, pause=pause_until(ending)
     )
     replace_file(_commit_note(order), found.commit + "\n")
     return select(Listing(order.repository, order.revision, found.commit, found.files), order.include)

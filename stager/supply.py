@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import RemoteFile
-from stager.patience import Patience
+from stager.patience import LONG_PATIENCE, Patience
 from stager.source import Source
 
 
@@ -34,11 +34,12 @@ class Supply:
         *,
         say: Callable[[str], None],
         pause: Callable[[float], None],
+        patience: Patience = LONG_PATIENCE,
     ) -> None:
         self.sources = list(sources)
         self._say = say
         self._pause = pause
-        self._patience = Patience()
+        self._patience = patience
         self._lock = threading.Lock()
         self._refusals: dict[str, dict[str, str]] = defaultdict(dict)
         self._closed_until: dict[str, float] = {}

@@ -76,11 +76,11 @@ def read_manifest(directory: Path) -> Manifest:
         raise Unverified(f"{path}: no manifest, so nothing here was verified; stage the weights first") from None
     except OSError as error:
         raise Unverified(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unverified(f"{path}: not valid JSON; delete it and stage the weights again") from None
     try:
         return _parse_manifest(record)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unverified(f"{path}: not a manifest of version {MANIFEST_VERSION} ({error}); stage again") from None
 
 
@@ -108,7 +108,7 @@ def _parse_manifest(record: dict[str, Any]) -> Manifest:
 def _parse_file(entry: dict[str, Any]) -> Expected:
     path, size, sha256 = entry["path"], entry["size"], entry["sha256"]
     parts = PurePosixPath(path).parts
-    if not parts or ".." in parts or path.startswith("/") or parts[0] == OWN_DIRECTORY:
+    if not parts or ".." in parts or path.startswith("/") or parts[0] == OWN_DIRECTORY or not path.isprintable():
         raise ValueError(f"path {path!r} leaves the directory")
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"size of {path} is {size!r}")
@@ -218,9 +218,9 @@ def write_termination_message(lines: list[str], path: Path) -> None:
         print(f"verify: cannot write {path}: {error.strerror}", file=sys.stderr)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, program: str = "verify") -> int:
     """Verify as the command line says; 0 when the directory may be served, 1 when not."""
-    parser = argparse.ArgumentParser(prog="verify", description="Check staged weights against their manifest.")
+    parser = argparse.ArgumentParser(prog=program, description="Check staged weights against their manifest.")
     parser.add_argument("directory", type=Path, help="the staged directory, <mount>/<digest>")
     parser.add_argument("--full", action="store_true", help="hash every byte, in parallel")
     parser.add_argument("--repository", help="refuse another repository than this")

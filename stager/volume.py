@@ -22,6 +22,8 @@ _MEANING = {
     errno.EROFS: "the volume is mounted read-only; the stager needs it writable",
     errno.EACCES: "no permission to write; give the stager's user this directory (or run it as the owner)",
     errno.EPERM: "the volume does not permit this operation",
+    errno.EEXIST: "is no directory; move it away",
+    errno.ENOTDIR: "lies below something that is no directory",
     errno.ELOOP: "is a symbolic link; weights are staged as real files, remove it",
     errno.EIO: "input/output error; the disk or the network file system is failing",
     errno.ESTALE: "the network file system lost this file; remount it",

@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from lab.hub.client import HubClient, running_hub
+from stager.users import mark
 from stager.verify import problems
 from tests.fuzz.small_blocks import BLOCK_BYTES
 
 CHECKOUT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DIGEST, OTHER_DIGEST = "0" * 16, "1" * 16
+USER = "fuzz/stack"
 STREAMS = 3
 KIB = 1024
 SIZES = {
@@ -66,7 +69,8 @@ class World:
 
     def __init__(self, hub: HubClient, directory: Path) -> None:
         self.hub = hub
-        self.tree = directory / "tree"
+        self.mount = directory / "models"
+        self.tree = self.mount / DIGEST
         self.share = directory / "share"
         self.lock = directory / "lock.json"
         self._directory = directory
@@ -99,12 +103,33 @@ class World:
 
     def start(self, *options: str | Path) -> subprocess.Popen[str]:
         """A stager at work on the tree."""
-        arguments = ["stage", "--directory", self.tree, "--repository", "acme/model", "--revision", COMMIT]
-        arguments += ["--streams", STREAMS, "--stall-seconds", "0.5", "--lease-seconds", "1", *options]
+        what = ["stage", "--directory", self.tree, "--repository", "acme/model", "--revision", COMMIT]
+        return self._run(*what, "--streams", STREAMS, "--stall-seconds", "0.5", *options)
+
+    def start_pruning(self) -> subprocess.Popen[str]:
+        """A pruning for the same user, which keeps one: another directory, or the tree if it is staged meanwhile."""
+        other = self.mount / OTHER_DIGEST
+        self._write_manifest(other)
+        mark(other, USER)
+        return self._run("prune", self.mount, "--keep-newest", "1")
+
+    def _write_manifest(self, directory: Path) -> None:
+        manifest = {
+            **json.loads(self.lock.read_text()),
+            "files": [{"path": "a", "size": 1, "sha256": "0" * 64, "mtime_ns": 0}],
+            "total_bytes": 1,
+            "completed_at": "2026-01-01T00:00:00+00:00",
+        }
+        (directory / ".heavylift").mkdir(parents=True, exist_ok=True)
+        (directory / ".heavylift/manifest.json").write_text(json.dumps(manifest))
+
+    def _run(self, *arguments: object) -> subprocess.Popen[str]:
+        common = ["--user", USER, "--lease-seconds", "1"]
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.small_blocks", *map(str, arguments)],
+            [sys.executable, "-m", "tests.fuzz.small_blocks", *map(str, arguments), *common],
             cwd=CHECKOUT,
             env={"PATH": os.environ["PATH"], "HF_ENDPOINT": self.hub.url, "HOME": str(self._directory)},
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -210,7 +235,7 @@ def choose_sources(world: World, this: Round) -> list[str | Path]:
     return options
 
 
-def end_at_random(world: World, stager: subprocess.Popen[str], this: Round) -> None:
+def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
     """Let it run, or end it with a signal at a random time; also freeze it for a while."""
     ending = this.chance.choice(["run", "kill", "kill", "kill", "stop", "freeze"])
     if ending != "run":
@@ -279,8 +304,12 @@ def play(world: World, this: Round) -> None:
             world.hub.fault(**fault)
             this.note(f"fault: {fault}")
         options = choose_sources(world, this)
+        pruning = [world.start_pruning()] if this.chance.random() < 0.25 else []
         stagers = [world.start(*options) for _ in range(this.chance.choice([1, 1, 1, 2]))]
-        end_at_random(world, stagers[0], this)
+        end_at_random(this.chance.choice([*stagers, *pruning]), this)
+        for pruner in pruning:
+            this.note("a pruning at the same time")
+            finish(pruner, this)
         for stager in stagers:
             if finish(stager, this) == 0 and not (world.tree / ".heavylift/manifest.json").exists():
                 raise Wrong("it said that it was done, but there is no manifest")

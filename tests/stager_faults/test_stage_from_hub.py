@@ -99,8 +99,6 @@ def test_a_branch_that_moves_during_staging_is_staged_at_one_commit(
         ([], {"repository": "acme/gated"}, "acme/gated is gated and HF_TOKEN is not set; accept its terms at http"),
         ([], {"repository": "acme/gated", "HF_TOKEN": "hf_stranger"}, "gated and this token has no access"),
         ([], {"HF_TOKEN": "hf_nobody"}, "HF_TOKEN is not valid"),
-        (["--source", "ftp://host"], {}, "source 'ftp://host': expected hub, s3://bucket/prefix"),
-        ([], {"repository": "not a name"}, "repository 'not a name'"),
     ],
 )
 def test_what_cannot_be_staged_is_refused_in_one_line_that_becomes_the_termination_message(

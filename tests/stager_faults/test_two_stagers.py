@@ -28,7 +28,7 @@ def test_a_second_stager_waits_says_for_whom_and_finds_the_work_done(start: Star
     assert first.wait().status == 0
     assert ended.status == 0
     assert f"process {first.process.pid}" in ended.log
-    assert "is staging here" in ended.log
+    assert "is at work in" in ended.log
     assert "already staged" in ended.log
     assert hub.bytes_sent() < 2 * SHARD + 1000
 
@@ -138,6 +138,49 @@ def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, 
         thread.join()
     assert most == 1
     assert len(list((tmp_path / ".heavylift").iterdir())) == 1, "nothing but the last lease is left behind"
+
+
+def test_a_waiter_whose_directory_is_moved_away_makes_it_anew(tmp_path: Path, ending: threading.Event) -> None:
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    said: list[str] = []
+    holder, waiter = lease(place, ending), lease(place, ending, said)
+    holder.__enter__()
+    waiting = threading.Thread(target=waiter.__enter__)
+    waiting.start()
+    wait_until(lambda: bool(said))
+    holder.move_directory(elsewhere)
+    waiting.join()
+    before = (place / ".heavylift/lease.1").read_text()
+    holder.release()
+    assert (place / ".heavylift/lease.1").read_text() == before, "the mover writes nothing where it is no longer"
+    waiter.require()
+    waiter.release()
+    assert [path.name for path in (elsewhere / ".heavylift").glob("lease.*")] == ["lease.1"]
+
+
+def test_a_holder_that_lost_its_lease_moves_nothing(tmp_path: Path, ending: threading.Event) -> None:
+    held = lease(tmp_path / "place", ending, seconds=0.3)
+    held.__enter__()
+    held._done.set()
+    time.sleep(0.3)
+    with pytest.raises(StagerError, match="could not be renewed"):
+        held.move_directory(tmp_path / "elsewhere")
+    assert (tmp_path / "place").exists()
+
+
+def test_whoever_waits_says_so_again_and_again(
+    tmp_path: Path, ending: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stager.lease.REMINDER_SECONDS", 0.5)
+    said: list[str] = []
+    with lease(tmp_path, ending):
+        impatient = threading.Event()
+        threading.Timer(2, impatient.set).start()
+        with pytest.raises(Stopped):
+            lease(tmp_path, impatient, said).__enter__()
+    assert len(said) >= 3
+    assert f"process {os.getpid()}" in said[-1]
+    assert f"is at work in {tmp_path}" in said[-1]
 
 
 def test_a_torn_lease_is_waited_out(tmp_path: Path, ending: threading.Event) -> None:

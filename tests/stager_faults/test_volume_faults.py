@@ -121,6 +121,14 @@ def test_a_complete_tree_on_a_read_only_volume_is_enough(volume: Volume) -> None
     assert "already staged" in ended.stderr
 
 
+def test_a_read_only_volume_that_cannot_be_marked_is_enough_and_said(volume: Volume) -> None:
+    script = 'eval "$STAGE" && mount -o remount,ro $VOLUME && eval "$STAGE --user heavylift/h200"'
+    ended = volume.run(script, size_mib=200)
+    assert ended.returncode == 0, ended.stderr
+    assert "not marked for heavylift/h200, since the volume may only be read here" in ended.stderr
+    assert "already staged" in ended.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to give up its powers")
 def test_a_directory_of_somebody_else_is_said_to_be(volume: Volume, tmp_path: Path, hub: HubClient) -> None:
     (tmp_path / "tree").mkdir()

@@ -9,10 +9,17 @@ from pulumi.provider.experimental.analyzer import Analyzer
 
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
 from components.inference_server import InferenceServer
+from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 
-COMPONENTS: list[type[pulumi.ComponentResource]] = [BareMetalGpuNodes, WeightVolume, WeightStage, InferenceServer]
+COMPONENTS: list[type[pulumi.ComponentResource]] = [
+    BareMetalGpuNodes,
+    WeightVolume,
+    WeightStage,
+    InferenceServer,
+    WeightPrune,
+]
 
 
 class PlainAnalyzer(Analyzer):

@@ -108,6 +108,7 @@ def test_the_stager_is_told_what_the_stack_says() -> None:
         *("--directory", "/weights/669cddc777e743fa"),
         *("--repository", "moonshotai/Kimi-K2.5"),
         *("--revision", "4d01dfe0332d63057c186e0b262165819efb6611"),
+        "--user=serving/h200",
         "--source=hub",
     ]
 
@@ -116,6 +117,7 @@ def test_the_stager_is_told_patterns_sources_branch_and_lock() -> None:
     stage = Stage(image="python:3.12-slim", sources=["s3://mirror/models", "hub"])
     command = container(staged(GEMMA, stage=stage, lock="{}"))["command"]
     assert command[command.index("main") + 1 :] == [
+        "--user=serving/h200",
         "--include=gemma-3-270m-q4_k_m.gguf",
         "--source=s3://mirror/models",
         "--source=hub",

@@ -76,6 +76,18 @@ def test_a_checked_stack_cannot_be_changed() -> None:
             "heavylift:weights.keep_revisions: 0 is not valid: expected a number greater than 0",
         ),
         (
+            "weights.keep_newest",
+            2,
+            "heavylift:weights.keep_newest: 2 leaves no room for the next revision with heavylift:weights."
+            "keep_revisions 2: expected fewer; lower it, or raise keep_revisions to 3, for which the volume must be "
+            "larger",
+        ),
+        (
+            "weights.keep_newest",
+            0,
+            "heavylift:weights.keep_newest: 0 is not valid: expected a number greater than 0",
+        ),
+        (
             "weights.retain",
             False,
             "heavylift:weights.retain: False has no meaning for kind local: a node's files are never deleted; leave "

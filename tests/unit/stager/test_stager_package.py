@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.stager.staged_tree import COMMIT
+from tests.unit.stager.staged_tree import COMMIT, write_staged_tree
 
 PACKAGE = Path(__file__).parents[3] / "stager"
 TRAVELLING = sorted(path for path in PACKAGE.iterdir() if path.is_file())
@@ -59,6 +59,15 @@ def test_a_run_that_finds_its_work_done_imports_no_client() -> None:
     code = f"import stager.__main__, sys; print([name for name in {slow!r} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("door", ["prune", "verify"])
+def test_pruning_and_verifying_need_no_requirements(door: str, tmp_path: Path) -> None:
+    write_staged_tree(tmp_path / ("0" * 16), {"config.json": b"{}"})
+    options = {"prune": f"{tmp_path} --keep-newest 0", "verify": f"{tmp_path}/{'0' * 16}"}[door]
+    without_packages = [sys.executable, "-S", "-m", "stager", door, *options.split()]
+    ended = subprocess.run(without_packages, cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture

@@ -49,6 +49,19 @@ def test_a_source_that_gives_nothing_is_seen_as_such(monkeypatch: pytest.MonkeyP
     assert "0 MB/s, no bytes are coming" in log.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_where_there_is_nothing_to_measure_by_no_progress_is_shown(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("stager.progress.LINE_SECONDS", 0.02)
+    monkeypatch.setattr("stager.progress.BAR_SECONDS", 0.02)
+    log = io.StringIO()
+    monkeypatch.setattr(log, "isatty", lambda: terminal)
+    with Progress(log):
+        time.sleep(0.1)
+    assert log.getvalue().strip("\r\033[K") == ""
+
+
 def test_a_terminal_gets_a_bar_that_rewrites_its_line() -> None:
     person, terminal = pty.openpty()
     with os.fdopen(terminal, "w") as output:

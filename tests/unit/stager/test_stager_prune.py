@@ -1,15 +1,18 @@
 """What prune removes, and what it never touches."""
 
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from stager.errors import StagerError
-from stager.prune import prune
+from stager.errors import WrongUsage
+from stager.prune import Pruning, prune
+from stager.users import mark, unmark, users
 from tests.unit.stager.staged_tree import edit_manifest, write_staged_tree
 
 OLD, MIDDLE, NEW = "0" * 16, "1" * 16, "2" * 16
+US, THEM = "heavylift/h200", "heavylift/b200"
 
 
 @pytest.fixture
@@ -24,13 +27,17 @@ def left(mount: Path) -> list[str]:
     return sorted(path.name for path in mount.iterdir())
 
 
-def run(mount: Path, *in_use: str, keep_newest: int = 0, dry_run: bool = False) -> list[str]:
-    said: list[str] = []
-    removed = prune(
-        mount, in_use=in_use, keep_newest=keep_newest, dry_run=dry_run, say=said.append, ending=threading.Event()
-    )
-    assert len(said) >= len(removed)
-    return [path.name for path in removed]
+def run(mount: Path, *in_use: str, keep_newest: int = 0, user: str | None = None, dry_run: bool = False) -> list[str]:
+    """Prune; returns the names of what was removed."""
+    pruning = Pruning(mount, keep_newest, in_use, user=user, dry_run=dry_run)
+    return [path.name for path in prune(pruning, say=lambda _: None, ending=threading.Event())]
+
+
+def said(mount: Path, user: str | None = None) -> list[str]:
+    """What a dry run says."""
+    lines: list[str] = []
+    prune(Pruning(mount, 1, user=user, dry_run=True), say=lines.append, ending=threading.Event())
+    return lines
 
 
 def test_the_newest_are_kept(mount: Path) -> None:
@@ -73,6 +80,93 @@ def test_a_link_inside_is_removed_and_not_followed(mount: Path, tmp_path: Path) 
 
 
 def test_a_directory_that_is_named_wrongly_is_refused_before_anything_is_removed(mount: Path) -> None:
-    with pytest.raises(StagerError, match="expected the 16 hexadecimal digits"):
+    with pytest.raises(WrongUsage, match="expected the 16 hexadecimal digits"):
         run(mount, "main")
     assert left(mount) == [OLD, MIDDLE, NEW]
+
+
+def test_nothing_staged_is_said_and_no_error(tmp_path: Path) -> None:
+    assert said(tmp_path) == [f"{tmp_path}: no weights are staged here"]
+    assert said(tmp_path, US) == [f"{tmp_path}: no weights are staged here for {US}"]
+
+
+def test_each_line_says_for_whom_a_directory_was_staged(mount: Path) -> None:
+    mark(mount / OLD, US)
+    mark(mount / OLD, THEM)
+    assert said(mount)[0].startswith(f"keeping {NEW}: acme/tiny at main, ")
+    assert said(mount)[-1].endswith(f" bytes, staged for {THEM}, {US}")
+    assert "staged for" not in said(mount)[0]
+
+
+def marked(mount: Path, user: str, *digests: str) -> None:
+    """Mark directories for a user, in this order, a second apart."""
+    for age, digest in enumerate(reversed(digests)):
+        mark(mount / digest, user)
+        path = mount / digest / ".heavylift/users" / user.replace("/", "%2F")
+        os.utime(path, (path.stat().st_mtime - age, path.stat().st_mtime - age))
+
+
+def test_for_a_user_only_what_it_staged_is_looked_at_newest_mark_first(mount: Path) -> None:
+    marked(mount, US, MIDDLE, OLD)
+    assert run(mount, OLD, keep_newest=1, user=US) == [MIDDLE]
+    assert left(mount) == [OLD, NEW], "the one without a mark was staged by hand"
+
+
+def test_what_another_user_needs_too_only_loses_our_mark(mount: Path) -> None:
+    marked(mount, US, OLD, NEW)
+    mark(mount / OLD, THEM)
+    assert run(mount, NEW, keep_newest=1, user=US) == []
+    assert left(mount) == [OLD, MIDDLE, NEW]
+    assert users(mount / OLD) == [THEM]
+    assert run(mount, keep_newest=0, user=THEM) == [OLD]
+
+
+def test_what_was_served_before_a_rollback_is_the_older_one(mount: Path) -> None:
+    marked(mount, US, OLD, NEW)
+    marked(mount, US, NEW, OLD)
+    assert run(mount, OLD, keep_newest=1, user=US) == [NEW]
+
+
+def test_a_pruning_that_comes_late_keeps_what_was_staged_last_beside_what_it_was_told(mount: Path) -> None:
+    """It was told of NEW, but meanwhile a rollback to OLD is served."""
+    marked(mount, US, NEW, OLD)
+    assert run(mount, NEW, keep_newest=1, user=US) == []
+
+
+def test_what_is_served_counts_among_the_newest(mount: Path) -> None:
+    marked(mount, US, OLD, MIDDLE, NEW)
+    assert run(mount, NEW, keep_newest=2, user=US) == [OLD]
+
+
+def test_a_damaged_directory_is_not_counted_among_the_newest(mount: Path) -> None:
+    marked(mount, US, OLD, MIDDLE, NEW)
+    (mount / MIDDLE / ".heavylift/manifest.json").write_text("{")
+    assert run(mount, NEW, keep_newest=2, user=US) == [MIDDLE]
+
+
+def test_a_dry_run_for_a_user_changes_nothing(mount: Path) -> None:
+    marked(mount, US, OLD, MIDDLE, NEW)
+    mark(mount / MIDDLE, THEM)
+    assert run(mount, NEW, keep_newest=1, user=US, dry_run=True) == [OLD]
+    assert users(mount / MIDDLE) == [THEM, US]
+    assert left(mount) == [OLD, MIDDLE, NEW]
+
+
+def test_what_a_run_that_was_ended_left_half_removed_is_removed(mount: Path) -> None:
+    (mount / OLD).rename(mount / f"{OLD}.removed.0a1b2c3d")
+    (mount / "notes.removed").mkdir()
+    assert run(mount, keep_newest=2) == []
+    assert left(mount) == [MIDDLE, NEW, "notes.removed"]
+
+
+def test_a_mark_has_a_safe_name_and_no_other_file_is_one(mount: Path) -> None:
+    mark(mount / OLD, US)
+    (mount / OLD / ".heavylift/users/.nfs0001").touch()
+    assert sorted(path.name for path in (mount / OLD / ".heavylift/users").iterdir()) == [
+        ".nfs0001",
+        "heavylift%2Fh200",
+    ]
+    assert users(mount / OLD) == [US]
+    unmark(mount / OLD, US)
+    assert users(mount / OLD) == []
+    assert users(mount / "absent") == []

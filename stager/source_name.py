@@ -1,0 +1,55 @@
+"""How sources are named: `hub`, `s3://bucket/prefix`, `https://host/path`, `/directory` or `file:///directory`.
+
+Needs nothing but the standard library, so that a command line is judged before a client is imported. Refuses any
+other text, all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import SplitResult, urlsplit
+
+from stager.errors import WrongUsage
+
+HUB = "hub"
+
+
+def require_names(names: Sequence[str]) -> None:
+    """Refuse all texts that name no source, at once."""
+    wrong = [name for name in names if not _is_source(name)]
+    if wrong:
+        raise WrongUsage(
+            f"source {', '.join(map(repr, wrong))}: expected hub, s3://bucket/prefix, https://host/path or /directory"
+        )
+
+
+def require_mirror(name: str) -> None:
+    """Refuse a text that names no bucket."""
+    if not _is_bucket(name):
+        raise WrongUsage(f"mirror {name!r}: expected s3://bucket/prefix")
+
+
+def is_web_address(text: str) -> bool:
+    """Whether `text` is the address of a web server."""
+    parts = _parts(text)
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _is_source(name: str) -> bool:
+    is_directory = name.startswith(("/", "file:///"))
+    return name == HUB or is_directory or _is_bucket(name) or is_web_address(name)
+
+
+def _is_bucket(name: str) -> bool:
+    parts = _parts(name)
+    return parts is not None and parts.scheme == "s3" and bool(parts.netloc)
+
+
+def _parts(text: str) -> SplitResult | None:
+    """The parts of a URL, or None where its host or port cannot be one."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    return None if port == 0 else parts

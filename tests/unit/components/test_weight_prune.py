@@ -1,0 +1,85 @@
+"""The Job that makes room: after the server serves, for this stack's own revisions, without holding anybody up."""
+
+from typing import Any
+
+from components.placement import Placement
+from components.stager_job import StagerJob
+from components.weight_prune import WeightPrune, WeightPruneArgs
+from components.weight_volume import PlacedVolume
+from tests.recording_engine import Recording, record
+from tests.unit.components.samples import H200, KIMI
+
+ON_H200 = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
+
+
+def pruned(*volumes: PlacedVolume, placement: Placement = H200) -> Recording:
+    args: WeightPruneArgs = {
+        "instance": "h200",
+        "namespace": "serving",
+        "weights": KIMI,
+        "keep_newest": 2,
+        "volumes": volumes or [ON_H200],
+        "placement": placement,
+        "image": "python:3.12-slim",
+        "program": "stage-program-0123abcd",
+    }
+    return record(lambda: WeightPrune("prune", args))
+
+
+def pod(recording: Recording) -> dict[str, Any]:
+    spec: dict[str, Any] = recording.only(":Job").inputs["spec"]["template"]["spec"]
+    return spec
+
+
+def test_the_job_is_named_by_what_is_served_so_that_another_revision_makes_another() -> None:
+    assert pruned().only(":Job").name == "prune-669cddc777e743fa-h200-0"
+
+
+def test_each_volume_gets_a_job_on_its_own_node() -> None:
+    volumes = [PlacedVolume(name, {"host_path": {"path": "/mnt/nvme"}}) for name in ("h200-0", "h200-1")]
+    jobs = pruned(*volumes).of_type(":Job")
+    nodes = {job.name: job.inputs["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] for job in jobs}
+    assert nodes == {f"prune-669cddc777e743fa-{name}": name for name in ("h200-0", "h200-1")}
+
+
+def test_the_stager_is_told_whose_revisions_how_many_and_which_one_serves() -> None:
+    (container,) = pod(pruned())["containers"]
+    assert container["command"] == [
+        *("python3", "-m", "stager", "prune", "/weights"),
+        *("--user=serving/h200", "--keep-newest=2", "--in-use=669cddc777e743fa"),
+    ]
+
+
+def test_a_failed_job_neither_hides_that_the_server_serves_nor_is_forgotten() -> None:
+    job = pruned().only(":Job")
+    assert job.inputs["metadata"]["annotations"] == {
+        "pulumi.com/skipAwait": "true",
+        "pulumi.com/replaceUnready": "true",
+    }
+    assert job.inputs["spec"]["activeDeadlineSeconds"] == 3600
+    assert job.options["deleteBeforeReplace"] is True
+
+
+def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
+    spec = pod(pruned())
+    (container,) = spec["containers"]
+    assert "initContainers" not in spec
+    assert "envFrom" not in container
+    assert "HF_TOKEN" not in str(container["env"])
+    assert spec["automountServiceAccountToken"] is False
+    assert {"name": "PYTHONPATH", "value": "/heavylift"} in container["env"]
+
+
+def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:
+    spec = pod(pruned())
+    staging = StagerJob("h200", "stage", "python:3.12-slim", H200, "stage-program-0123abcd")
+    expected = staging.container("stage", [], resources={})
+    (container,) = spec["containers"]
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert "nvidia.com/gpu" not in str(container["resources"])
+    assert container["securityContext"]["capabilities"] == expected["security_context"]["capabilities"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/heavylift/stager", "/weights"]
+    assert spec["volumes"] == [
+        {"name": "program", "configMap": {"name": "stage-program-0123abcd"}},
+        {"name": "weights", "persistentVolumeClaim": {"claimName": "h200-weights-h200-0"}},
+    ]
