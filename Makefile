@@ -13,6 +13,7 @@ help: ## list the targets
 $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
+	@test ! -L .venv || { echo ".venv is a link, and would be emptied where it leads: remove the link"; exit 1; }
 	@echo "setting up .venv from requirements.lock (about 1 min)"
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
