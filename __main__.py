@@ -36,7 +36,7 @@ plan = judged_plan(request_of_stack(config, stack.lock))
 limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
 serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
-found = preflight(stack.instance, config, stack.kubeconfig, size, groups=serving.pods > 1)
+found = preflight(stack.instance, config, stack.kubeconfig, size, serving)
 
 cluster = Provider(
     "cluster",

@@ -4,16 +4,18 @@ Read once, with the official client and the stack's own kubeconfig. Nothing is j
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlencode
 
 import urllib3
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
-from config.quantity import quantity_bytes
+from config.quantity import quantity_bytes, whole_number
 from config.stack import WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
@@ -42,6 +44,22 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
+class PodFacts:
+    """A pod that has a node and has not ended."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """What it holds of the node's devices, by resource."""
+    priority: int = 0
+    """Below 0 it gives way to any pod that states none."""
+    ending: bool = False
+    """Whether it was told to end."""
+
+
+@dataclass(frozen=True)
 class VolumeFacts:
     """A claim or a disk that is already there."""
 
@@ -57,6 +75,10 @@ class ClusterFacts:
     identifier: str
     """Unique to the cluster, whatever its address: the UID of the namespace that every cluster has."""
     nodes: Sequence[NodeFacts] = ()
+    pods: Sequence[PodFacts] = ()
+    """Pods on the nodes that were asked about."""
+    pods_hidden: str | None = None
+    """Why those pods could not be read; None: they were."""
     namespace_labels: Mapping[str, str] | None = None
     """Labels of the stack's namespace; None: there is no such namespace."""
     claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
@@ -71,14 +93,21 @@ class ClusterFacts:
 
 
 def read_cluster(
-    kubeconfig: Mapping[str, Any], namespace: str, kind: WeightsKind, *, groups: bool = False
+    kubeconfig: Mapping[str, Any],
+    namespace: str,
+    kind: WeightsKind,
+    *,
+    groups: bool = False,
+    pods_of: Sequence[str] = (),
 ) -> ClusterFacts:
     """The facts of the cluster behind a kubeconfig that matter to a namespace, its kind of weights and its groups.
 
+    The pods of the nodes `pods_of` are read one node at a time: a large cluster has more than anybody wants to list.
     Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
     """
     try:
-        return _facts(_connection(kubeconfig), namespace, kind, groups)
+        api = _connection(kubeconfig)
+        return replace(_facts(api, namespace, kind, groups), **_pods(api, pods_of))
     except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
         raise ClusterUnreachable(" ".join(str(fault).split())) from None
     except (ValueError, KeyError):
@@ -134,6 +163,47 @@ def _answer(api: ApiClient, path: str) -> dict[str, Any] | None:
     if response.status != HTTPStatus.OK:
         raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
     return answer
+
+
+def _pods(api: ApiClient, nodes: Sequence[str]) -> dict[str, Any]:
+    """The fields about pods. Who may look at nodes may not always look at everybody's pods."""
+    pods: list[PodFacts] = []
+    for node in nodes:
+        still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        try:
+            answer = _read(api, f"/api/v1/pods?{urlencode({'fieldSelector': still_there})}")
+        except ClusterUnreachable as refusal:
+            return {"pods_hidden": str(refusal)}
+        pods += [_pod(pod) for pod in answer["items"]]
+    return {"pods": tuple(pods)}
+
+
+def _pod(pod: dict[str, Any]) -> PodFacts:
+    metadata, spec = pod["metadata"], pod["spec"]
+    return PodFacts(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        node=spec["nodeName"],
+        labels=metadata.get("labels") or {},
+        devices=_devices(spec),
+        priority=spec.get("priority") or 0,
+        ending="deletionTimestamp" in metadata,
+    )
+
+
+def _devices(spec: dict[str, Any]) -> dict[str, int]:
+    """Extended resources: of all containers together, or of the init container that wants most."""
+    together: Counter[str] = Counter()
+    for container in spec["containers"]:
+        together.update(_of_container(container))
+    for container in spec.get("initContainers") or []:
+        together |= Counter(_of_container(container))
+    return dict(together)
+
+
+def _of_container(container: dict[str, Any]) -> dict[str, int]:
+    requests = (container.get("resources") or {}).get("requests") or {}
+    return {resource: whole_number(count) for resource, count in requests.items() if "/" in resource}
 
 
 def _node(node: dict[str, Any]) -> NodeFacts:

@@ -12,11 +12,13 @@ import pulumi
 
 from components import cluster_facts
 from components.cluster_facts import LEADER_WORKER_SETS, ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.held_devices import held_devices
 from components.labels import labels
 from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.serving import Serving
 from components.weight_volume import claim_name, volume_name
 from config.catalogue import find_gpu
-from config.quantity import gigabytes
+from config.quantity import gigabytes, whole_number
 from config.stack import StackConfig, Taint, TaintEffect, WeightsKind
 
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -38,14 +40,18 @@ class Found:
 
 
 def preflight(
-    instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None, *, groups: bool = False
+    instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None, serving: Serving
 ) -> Found:
-    """What is there already, after the cluster was found fit for the stack, whose server may be `groups` of pods.
+    """What is there already, after the cluster was found fit for the stack and its server.
 
     Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
     """
+    groups = serving.pods > 1
+    pods_of = stack.nodes.names if serving.gpus else ()
     try:
-        facts = cluster_facts.read_cluster(kubeconfig, stack.cluster.namespace, stack.weights.kind, groups=groups)
+        facts = cluster_facts.read_cluster(
+            kubeconfig, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+        )
     except ClusterUnreachable as reason:
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
         if not pulumi.runtime.is_dry_run():
@@ -54,10 +60,23 @@ def preflight(
         return Found()
     faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
     faults += group_faults(facts) if groups else []
+    faults += _held_faults(instance, stack, facts, serving)
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
     return _found(instance, stack, facts)
+
+
+def _held_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> Sequence[str]:
+    """Devices that others hold, where an `up` could not end well; else they are warnings, as all are in a preview."""
+    if facts.pods_hidden:
+        pulumi.warn(f"whether other pods hold devices of the nodes was not checked: {facts.pods_hidden}")
+    held = held_devices(instance, stack, facts, serving)
+    if held.prevents and not pulumi.runtime.is_dry_run():
+        return held.lines
+    for line in held.lines:
+        pulumi.warn(line)
+    return []
 
 
 def _found(instance: str, stack: StackConfig, facts: ClusterFacts) -> Found:
@@ -126,7 +145,7 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
 
 
 def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
-    count = int(node.allocatable.get(resource, "0"))
+    count = whole_number(node.allocatable.get(resource, "0"))
     if count < expected:
         yield f"has {count} of {expected} {resource} allocatable; repair the node, or lower {key}"
 

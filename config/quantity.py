@@ -31,6 +31,11 @@ def quantity_bytes(quantity: str) -> int:
     return math.ceil(float(number) * _UNITS[unit])
 
 
+def whole_number(quantity: str) -> int:
+    """The number that a quantity such as "8" or "1k" of something countable stands for."""
+    return quantity_bytes(quantity)
+
+
 def whole_gibibytes(size: int) -> str:
     """The smallest quantity in whole Gi that holds `size` bytes."""
     return f"{math.ceil(size / GIB)}Gi"

@@ -142,6 +142,36 @@ def test_all_faults_of_a_node_come_at_once(nodes: AddNodes, h200: Project) -> No
     assert "has 4 of 8" in answer.output
 
 
+def training(gpus: int) -> dict[str, object]:
+    """Another team's pod, which the scheduler puts on the node with so many of its GPUs."""
+    container = {"name": "train", "image": "training", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    spec = {"nodeSelector": {"kubernetes.io/hostname": "h200-0"}, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train-0"}, "spec": spec}
+
+
+def test_gpus_that_another_pod_holds_end_an_up_and_are_free_when_it_is_gone(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl, namespace: str
+) -> None:
+    nodes("8xh200")
+    kubectl.apply(training(2), namespace=namespace)
+    kubectl.wait("pod/train-0", "--for=condition=PodScheduled", "-n", namespace)
+    said = f"node h200-0: 2 of 8 nvidia.com/gpu are held by {namespace}/train-0 (2), and the server needs 8"
+    preview = h200.preview()
+    assert preview.status == 0, preview
+    assert said in preview.output
+    refused = h200.up()
+    assert refused.status != 0
+    assert said in refused.output
+    assert created_in(kubectl) == []
+
+    kubectl("delete", "pod", "train-0", "-n", namespace)
+    up = h200.up()
+    assert up.status == 0, up
+    again = h200.preview("--expect-no-changes")
+    assert again.status == 0, again
+    assert "are held by" not in again.output, "its own server holds them"
+
+
 def unreachable(kubeconfig: Path, directory: Path) -> Path:
     """A kubeconfig whose server nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

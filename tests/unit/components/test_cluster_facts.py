@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts, read_cluster
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, PodFacts, VolumeFacts, read_cluster
 from config.stack import WeightsKind
 
 NODE = {
@@ -147,6 +147,41 @@ def test_whether_there_is_an_api_for_groups_is_asked_where_it_matters(there: boo
     with api_server(ANSWERS | api) as config:
         assert read_cluster(config, "serving", WeightsKind.HOST_PATH, groups=True).leader_worker_sets is there
         assert read_cluster(config, "serving", WeightsKind.HOST_PATH).leader_worker_sets is False
+
+
+def test_the_pods_of_the_nodes_asked_about_are_read_one_node_at_a_time() -> None:
+    gpus, fabric = {"nvidia.com/gpu": "4", "cpu": "8"}, {"rdma/ib": "1k"}
+    training = {
+        "metadata": {"name": "train-0", "namespace": "team-a", "labels": {"team": "a"}},
+        "spec": {
+            "nodeName": "h200-0",
+            "priority": -5,
+            "containers": [{"resources": {"requests": gpus}}, {"resources": {"requests": gpus | fabric}}, {}],
+            "initContainers": [{"resources": {"requests": {"nvidia.com/gpu": "2", "example.com/disk": "1"}}}],
+        },
+    }
+    ending = {
+        "metadata": {"name": "old", "namespace": "b", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "h200-1", "containers": [{}]},
+    }
+    query = "/api/v1/pods?fieldSelector=spec.nodeName%3D{}%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+    pods = {query.format("h200-0"): {"items": [training]}, query.format("h200-1"): {"items": [ending]}}
+    with api_server(ANSWERS | pods) as config:
+        facts = read_cluster(config, "serving", WeightsKind.HOST_PATH, pods_of=["h200-0", "h200-1"])
+    devices = {"nvidia.com/gpu": 8, "rdma/ib": 1000, "example.com/disk": 1}
+    assert facts.pods == (
+        PodFacts("team-a", "train-0", "h200-0", labels={"team": "a"}, devices=devices, priority=-5),
+        PodFacts("b", "old", "h200-1", ending=True),
+    )
+    assert facts.pods_hidden is None
+
+
+def test_who_may_not_look_at_pods_learns_the_rest_all_the_same() -> None:
+    with api_server(ANSWERS, status=403) as config:
+        facts = read_cluster(config, "serving", WeightsKind.CLAIM, pods_of=["h200-0"])
+    assert facts.pods_hidden is not None
+    assert facts.pods_hidden.startswith("status 403, /api/v1/pods")
+    assert [node.name for node in facts.nodes] == ["h200-0"]
 
 
 def test_a_namespace_that_is_missing_is_no_fault() -> None:

@@ -46,6 +46,11 @@ ANYWHERE = StackConfig.parse(
 )
 
 
+def test_devices_by_the_thousand_are_counted_as_kubernetes_writes_them() -> None:
+    shared = replace(NODE, allocatable={"nvidia.com/gpu": "8", "rdma/ib": "1k"})
+    assert node_faults(STACK, [shared]) == []
+
+
 def with_labels(**labels: str) -> NodeFacts:
     return replace(NODE, labels={**NODE.labels, **{key.replace("__", "/"): value for key, value in labels.items()}})
 

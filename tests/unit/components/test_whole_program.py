@@ -9,8 +9,9 @@ import pulumi
 import pytest
 
 from components import fabric, inference_server, weight_stage
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, PodFacts, VolumeFacts
 from components.labels import labels
+from components.placement import GPU_RESOURCE
 from config.stack import StackConfig
 from config.stack_file import read_sections, stack_file
 from tests.program import PROGRAM, fit_cluster, run_program
@@ -128,6 +129,32 @@ def test_the_preview_prints_the_plan_and_the_overrides(monkeypatch: pytest.Monke
         "HEAVYLIFT_KUBE_CONTEXT overrides heavylift:cluster.context: test",
     ]
     assert recording.infos[2].startswith("fits: moonshotai/Kimi-K2.5 on 8 H200")
+
+
+HELD = "node h200-0: 8 of 8 nvidia.com/gpu are held by team-a/train-0 (8), and the server needs 8"
+
+
+def taken_cluster() -> ClusterFacts:
+    """What the stack h200 relies on, in the hands of another."""
+    holder = PodFacts("team-a", "train-0", "h200-0", devices={GPU_RESOURCE: 8})
+    return replace(fit_cluster(StackConfig.parse(H200)), pods=[holder])
+
+
+def test_gpus_that_another_pod_holds_are_a_warning_in_a_preview(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200", preview=True, cluster=taken_cluster())
+    assert [warning for warning in recording.warnings if warning.startswith(HELD)]
+
+
+def test_gpus_that_another_pod_holds_end_an_up_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert HELD in refused(monkeypatch, "h200", cluster=taken_cluster())
+
+
+def test_pods_that_may_not_be_listed_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = replace(fit_cluster(StackConfig.parse(H200)), pods_hidden="status 403, pods is forbidden")
+    recording = run_program(monkeypatch, "h200", cluster=hidden)
+    assert recording.warnings == [
+        "whether other pods hold devices of the nodes was not checked: status 403, pods is forbidden"
+    ]
 
 
 def test_the_exports_are_endpoint_model_revision_and_plan(monkeypatch: pytest.MonkeyPatch) -> None:
