@@ -11,9 +11,10 @@ import lab as package
 from lab import engine
 from lab.control_plane import MOST_REAL_NODES
 from lab.errors import LabError
-from lab.lifecycle import Lab, every_lab, say
+from lab.lifecycle import Lab, every_lab
 from lab.simulated import GPU, SimulatedNodes, profile, profiles
 from lab.status import report
+from lab.voice import say
 
 RDMA = "rdma/ib"
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 TERMINAL_INTERVAL_SECONDS = 1.0
 LOG_INTERVAL_SECONDS = 20.0
@@ -82,11 +83,25 @@ class Piece:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Holds the file at `path` against every other process of this user."""
+    """Holds the file at `path` against every other process of this user.
+
+    Who holds it may remove it: those that waited for it then hold the next one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+    while True:
+        with path.open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _lies_at(handle, path):
+                yield
+                return
+
+
+def _lies_at(handle: IO[str], path: Path) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def ensure(piece: Piece) -> Path:

@@ -23,10 +23,11 @@ from lab import engine
 from lab.cache import cache_directory
 from lab.control_plane import kubectl
 from lab.errors import LabError
-from lab.lifecycle import Lab, say
+from lab.lifecycle import Lab
 from lab.processes import run
 from lab.project import Project
 from lab.site import CHECKOUT
+from lab.voice import reminding, say
 
 STACK = "dev"
 Result = TypeVar("Result")
@@ -150,7 +151,8 @@ def demonstrate(context: str | None) -> None:
     outputs = project.outputs()
     _, namespace, _ = outputs["endpoint"].removeprefix("http://").split(".", 2)
     watch.steps |= inner_steps(target, namespace)
-    answer = watch.time("ask the model", lambda: target.ask(outputs["endpoint"], QUESTION))
+    with reminding("waiting for the model's answer"):
+        answer = watch.time("ask the model", lambda: target.ask(outputs["endpoint"], QUESTION))
     print(f"\n{outputs['model']} at {outputs['endpoint']}")
     print("(a base model of 270 million parameters: it continues a text, and knows little)\n")
     print(f"  question  {QUESTION}")

@@ -17,20 +17,17 @@ from lab.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
 from lab.processes import run
 from lab.servers import wheels_directory
 from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
+from lab.voice import reminding, say
 
 START_SECONDS = 180
 # The kernel takes namespaces apart when it finds the time.
 STOP_SECONDS = 120
+NETWORK_LOCK = "network.lock"
 STAGER_REQUIREMENTS = CHECKOUT / "stager/requirements.txt"
 WITHOUT_ROOT = (
     "without root: the control plane, LeaderWorkerSet, simulated nodes, hub and S3 server run; "
     "left out: real nodes, so no container runs, no Service answers, and cluster DNS"
 )
-
-
-def say(text: str) -> None:
-    """A line for the person who waits."""
-    print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
 def check_prerequisites(*, root: bool) -> None:
@@ -111,6 +108,17 @@ class Lab:
         return bool(site and site.running and (site.directory / "ready").exists())
 
     @property
+    def _lock(self) -> Path:
+        """The file that is held while this lab is taken up or down; it goes with the lab."""
+        return self.directory.with_name(f"{self.directory.name}.lock")
+
+    def _outline(self, site: Site) -> str:
+        """The lab in a few words: whose, its nodes, its network."""
+        nodes = "1 real node" if self.real_nodes == 1 else f"{self.real_nodes} real nodes"
+        network = f", network 10.{site.subnet}.0.0/16" if site.isolated else ""
+        return f"the lab of {site.checkout}: {nodes}{network}"
+
+    @property
     def real_nodes(self) -> int:
         """How many nodes that run containers have been started."""
         return len(list((self.directory / "nodes").glob("real-*")))
@@ -121,19 +129,23 @@ class Lab:
         check_prerequisites(root=root)
         for piece in pieces(root=root):
             ensure(piece)
-        with lock(self.directory.with_suffix(".lock")):
+        with lock(self._lock):
             return self.site if self.up else self._start(root=root)
 
     def _start(self, *, root: bool) -> Site:
         started = time.monotonic()
-        self.stop()
-        # From the choice of a network to the link that occupies it, no other lab may choose.
-        with lock(LABS / "network.lock"):
-            site = self._hold(self._prepare(root=root))
-        self._wait_until_ready(site)
-        if site.isolated:
-            self.add_real_node()
-        else:
+        if left := load(self.directory):
+            say(f"clearing away what is left of {self._outline(left)}")
+        with reminding("clearing away"):
+            self._clear()
+        with reminding("starting"):
+            # From the choice of a network to the link that occupies it, no other lab may choose.
+            with lock(LABS / NETWORK_LOCK):
+                site = self._hold(self._prepare(root=root))
+            self._wait_until_ready(site)
+            if site.isolated:
+                self.add_real_node()
+        if not site.isolated:
             say(WITHOUT_ROOT)
         say(f"up in {time.monotonic() - started:.0f} s")
         return site
@@ -215,7 +227,20 @@ class Lab:
         raise LabError(f"no real node {name!r}: see `python -m lab status`")
 
     def stop(self) -> bool:
-        """Takes the lab down and removes all it left; returns whether there was one."""
+        """Takes the lab down, removes all it left and says so; returns whether there was one."""
+        with lock(self._lock):
+            site = load(self.directory)
+            outline = self._outline(site) if site else ""
+            started = time.monotonic()
+            with reminding("taking it down"):
+                found = self._clear()
+            if found:
+                say(f"took down {outline}, in {time.monotonic() - started:.0f} s")
+            self._lock.unlink()
+        return found
+
+    def _clear(self) -> bool:
+        """Ends what runs and removes what lies about; returns whether there was a lab."""
         site = load(self.directory)
         if site is None:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -234,8 +259,12 @@ class Lab:
 
 
 def every_lab() -> list[Path]:
-    """The directories of all labs of this user, of other checkouts too."""
-    return sorted(path for path in LABS.glob("*") if path.is_dir())
+    """The directories of all labs of this user, of other checkouts too, and of those of which only a lock is left."""
+    directories = {path for path in LABS.glob("*") if path.is_dir()}
+    locks = {
+        path.with_name(path.name.removesuffix(".lock")) for path in LABS.glob("*.lock") if path.name != NETWORK_LOCK
+    }
+    return sorted(directories | locks)
 
 
 def first_child(pid: int) -> int:

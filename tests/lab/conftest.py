@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from lab import engine
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.simulated import SimulatedNodes
-from lab.site import CHECKOUT, Site, directory_of, load
+from lab.site import CHECKOUT, Site, directory_of
 from tests.lab.kubectl import Kubectl
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -109,8 +108,4 @@ def second_checkout(tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(CHECKOUT, checkout, ignore=unwanted)
     (checkout / ".venv").symlink_to(Path(sys.prefix))
     yield checkout
-    site = load(directory_of(checkout))
-    if site:
-        site.stop()
-        time.sleep(1)
-    shutil.rmtree(directory_of(checkout), ignore_errors=True)
+    Lab(directory_of(checkout)).stop()

@@ -71,8 +71,10 @@ def test_two_labs_stand_side_by_side_and_a_killed_one_leaves_nothing(site: Site,
     assert refused.returncode == 1
     assert "no lab is up" in refused.stderr
 
-    assert command(second_checkout, "down").returncode == 0
-    assert not second.directory.exists()
+    down = command(second_checkout, "down")
+    assert down.returncode == 0
+    assert f"took down the lab of {second_checkout}: 1 real node" in down.stderr
+    assert list(second.directory.parent.glob(f"{second.directory.name}*")) == [], "neither directory nor lock"
     assert not list(Path("/sys/fs/cgroup").glob(f"**/heavylift-{second.subnet}-*"))
 
 
@@ -94,6 +96,9 @@ def test_without_root_the_control_plane_and_simulated_nodes_run_and_the_rest_is_
     while processes_of(second.directory) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert processes_of(second.directory) == []
+    again = command(second_checkout, "up", prefix=as_user)
+    assert again.returncode == 0, again.stderr
+    assert f"clearing away what is left of the lab of {second_checkout}" in again.stderr
 
 
 def test_a_second_up_leaves_a_running_lab_as_it_is(lab: Lab, site: Site) -> None:
