@@ -65,7 +65,8 @@ def key_path(location: tuple[int | str, ...]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    # As YAML writes it.
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= _HIDDEN_BEYOND else text[:_HIDDEN_BEYOND] + "…"
 
 

@@ -29,10 +29,17 @@ def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
     """The model and checkpoint in a directory. Raises DirectoryError."""
     if (directory / "config.json").is_file():
         return _safetensors_checkpoint(directory)
-    files = sorted(directory.rglob("*.gguf"))
-    if files:
+    if files := _gguf_files(directory):
         return _gguf_checkpoint(directory, files)
     raise DirectoryError(f"{directory} has neither config.json nor a .gguf file: expected a checkpoint's directory")
+
+
+def _gguf_files(directory: Path) -> list[Path]:
+    """Files beside each other, or in a folder for each quantisation; what lies deeper is no repository's."""
+    try:
+        return sorted([*directory.glob("*.gguf"), *directory.glob("*/*.gguf")])
+    except OSError as fault:
+        raise DirectoryError(f"{directory} cannot be read: {fault}") from fault
 
 
 def _model(name: str, config: dict[str, Any], source: Path) -> Model:

@@ -90,7 +90,7 @@ def test_a_checked_stack_cannot_be_changed() -> None:
         (
             "weights.retain",
             False,
-            "heavylift:weights.retain: False has no meaning for kind local: a node's files are never deleted; leave "
+            "heavylift:weights.retain: false has no meaning for kind local: a node's files are never deleted; leave "
             "it out",
         ),
         (
@@ -140,7 +140,7 @@ def test_a_checked_stack_cannot_be_changed() -> None:
         (
             "nodes.gpus_per_node",
             True,
-            "heavylift:nodes.gpus_per_node: True is not valid: expected a whole number, without quotes",
+            "heavylift:nodes.gpus_per_node: true is not valid: expected a whole number, without quotes",
         ),
         (
             "nodes.usd_per_gpu_hour",
@@ -180,7 +180,7 @@ def test_a_checked_stack_cannot_be_changed() -> None:
         (
             "weights.size",
             True,
-            "heavylift:weights.size: True is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
+            "heavylift:weights.size: true is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti",
         ),
         (
             "weights.keep_revisions",
