@@ -242,7 +242,7 @@ def test_a_safetensors_header_longer_than_the_format_allows_is_refused(tmp_path:
 def test_gguf_files_lie_side_by_side_or_in_a_folder_for_each_quantisation(tmp_path: Path) -> None:
     (tmp_path / "Q4" / "deep").mkdir(parents=True)
     write_gguf(tmp_path / "Q4" / "deep" / "m.gguf")
-    with pytest.raises(DirectoryError, match="neither config.json nor a .gguf"):
+    with pytest.raises(DirectoryError, match="neither config"):
         read_directory(tmp_path)
     write_gguf(tmp_path / "Q4" / "m.gguf")
     assert find_subject(str(tmp_path)).is_gguf
