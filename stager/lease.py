@@ -33,6 +33,7 @@ LEASE_SECONDS = 60.0
 BUMPS_PER_LEASE = 6
 REMINDER_SECONDS = 60.0
 RETRY_SECONDS = 0.1
+NO_ROOM = "no room even for a lease; remove one file by hand from a directory that no server uses, and run again"
 STOPPED = "stopped while waiting for another stager"
 
 
@@ -86,11 +87,18 @@ class Lease:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise volume_error(error, self._file) from None
+            self._forget_claim()
+            if error.errno == errno.ENOSPC:
+                raise StagerError(f"{self._directory}: {NO_ROOM}") from None
+            raise volume_error(error, Path(error.filename or self._file)) from None
         except StagerError:
-            self._file.unlink(missing_ok=True)
+            self._forget_claim()
             raise
         return True
+
+    def _forget_claim(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.unlink(missing_ok=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

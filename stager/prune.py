@@ -12,7 +12,7 @@ import re
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,22 +59,25 @@ def prune(pruning: Pruning, *, say: Callable[[str], None], ending: threading.Eve
     wrong = [digest for digest in pruning.in_use if not DIGEST.fullmatch(digest)]
     if wrong:
         raise WrongUsage(f"--in-use {', '.join(wrong)}: expected the 16 hexadecimal digits of a directory's name")
+    try:
+        return list(_removed(pruning, say, ending))
+    except OSError as error:
+        raise volume_error(error, Path(error.filename or pruning.mount)) from None
+
+
+def _removed(pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> Iterator[Path]:
+    """Remove one after the other."""
     staged = _candidates(pruning)
     if not staged:
         say(f"{pruning.mount}: no weights are staged here{f' for {pruning.user}' if pruning.user else ''}")
     newest = [entry for entry in staged if entry.completed_ns][: pruning.keep_newest]
-    removed: list[Path] = []
-    try:
-        _empty_graves(pruning, say)
-        for entry in staged:
-            if entry in newest or entry.path.name in pruning.in_use:
-                say(f"keeping {entry}")
-            elif _let_go(entry, pruning, say, ending):
-                removed.append(entry.path)
-                _empty_graves(pruning, say)
-    except OSError as error:
-        raise volume_error(error, Path(error.filename or pruning.mount)) from None
-    return removed
+    _empty_graves(pruning, say)
+    for entry in staged:
+        if entry in newest or entry.path.name in pruning.in_use:
+            say(f"keeping {entry}")
+        elif _let_go(entry, pruning, say, ending):
+            yield entry.path
+            _empty_graves(pruning, say)
 
 
 def staged_directories(mount: Path) -> list[Staged]:
@@ -101,11 +104,14 @@ def _named(mount: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def _describe(path: Path) -> Staged:
+    """What a directory is; a disk that fails ends the run, since it makes no directory worthless."""
     try:
+        manifest_path(path).read_bytes()
         manifest = read_manifest(path)
+    except FileNotFoundError:
+        return Staged(path, "never completed", 0)
     except Unverified:
-        damaged = manifest_path(path).exists()
-        return Staged(path, "a manifest that cannot be read" if damaged else "never completed", 0)
+        return Staged(path, "a manifest that makes no sense", 0)
     what = f"{manifest.repository} at {manifest.revision}, {manifest.total_bytes:,} bytes"
     return Staged(path, what, manifest.completed_ns)
 

@@ -7,7 +7,6 @@ away by the holder of the directory's lease only. Limit: the same name in two cl
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -22,8 +21,7 @@ def mark(directory: Path, user: str) -> None:
     """Note that `user` needs `directory`, as of now."""
     path = _mark(directory, user)
     make_directory(path.parent)
-    path.touch()
-    os.utime(path)
+    path.touch()  # sets the time of one that is there
 
 
 def unmark(directory: Path, user: str) -> None:

@@ -121,6 +121,23 @@ def test_a_complete_tree_on_a_read_only_volume_is_enough(volume: Volume) -> None
     assert "already staged" in ended.stderr
 
 
+def test_a_volume_without_room_for_a_lease_is_said_to_be_and_pruned_with_room(volume: Volume) -> None:
+    script = """
+    eval "$STAGE"; mkdir $VOLUME/0000000000000000; mv $VOLUME/tree/* $VOLUME/tree/.heavylift $VOLUME/0000000000000000
+    head -c 1G /dev/zero > $VOLUME/somebody-else 2>/dev/null
+    $PRUNE; echo "first: $?"
+    rm $VOLUME/0000000000000000/notes/deep.txt
+    $PRUNE; echo "second: $?"
+    ls $VOLUME
+    """
+    prune = f"{shlex.quote(sys.executable)} -m stager prune $VOLUME --keep-newest 0"
+    ended = volume.run(script.replace("$PRUNE", prune), size_mib=200)
+    assert "no room even for a lease; remove one file by hand" in ended.stderr
+    assert "first: 1" in ended.stdout
+    assert "second: 0" in ended.stdout, ended.stderr
+    assert "0000000000000000" not in ended.stdout.splitlines()
+
+
 def test_a_read_only_volume_that_cannot_be_marked_is_enough_and_said(volume: Volume) -> None:
     script = 'eval "$STAGE" && mount -o remount,ro $VOLUME && eval "$STAGE --user heavylift/h200"'
     ended = volume.run(script, size_mib=200)

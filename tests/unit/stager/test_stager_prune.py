@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stager.errors import WrongUsage
+from stager.errors import StagerError, WrongUsage
 from stager.prune import Pruning, prune
 from stager.users import mark, unmark, users
 from tests.unit.stager.staged_tree import edit_manifest, write_staged_tree
@@ -142,6 +142,15 @@ def test_a_damaged_directory_is_not_counted_among_the_newest(mount: Path) -> Non
     marked(mount, US, OLD, MIDDLE, NEW)
     (mount / MIDDLE / ".heavylift/manifest.json").write_text("{")
     assert run(mount, NEW, keep_newest=2, user=US) == [MIDDLE]
+
+
+def test_a_disk_that_fails_costs_nobody_anything(mount: Path) -> None:
+    marked(mount, US, OLD, MIDDLE, NEW)
+    (mount / MIDDLE / ".heavylift/manifest.json").unlink()
+    (mount / MIDDLE / ".heavylift/manifest.json").mkdir()
+    with pytest.raises(StagerError, match="Is a directory"):
+        run(mount, NEW, keep_newest=2, user=US)
+    assert left(mount) == [OLD, MIDDLE, NEW]
 
 
 def test_a_dry_run_for_a_user_changes_nothing(mount: Path) -> None:
