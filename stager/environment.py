@@ -52,7 +52,8 @@ def _with_scheme(proxy: str) -> str:
 
 
 def _endpoint_faults() -> Iterator[str]:
-    if not is_web_address(hub_endpoint()):
+    endpoint = hub_endpoint()
+    if not is_web_address(endpoint) or "?" in endpoint or "#" in endpoint:
         yield f"HF_ENDPOINT is {os.environ['HF_ENDPOINT']!r}: expected an address such as {DEFAULT_ENDPOINT}"
 
 

@@ -25,7 +25,7 @@ from stager.environment import hub_endpoint
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import FULL_COMMIT, Listing, RemoteFile
 from stager.patience import Patience, ask_patiently
-from stager.ranges import TRANSIENT, Address, server_wait
+from stager.ranges import TRANSIENT, Address, server_wait, without_secrets
 
 ANSWER_SECONDS = 30
 
@@ -50,7 +50,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.endpoint = hub_endpoint()
-        self.name = f"hub {self.endpoint}"
+        self.name = f"hub {without_secrets(self.endpoint)}"
         self._api = HfApi(endpoint=self.endpoint, library_name="heavylift-stager")
 
     def listing(self, repository: str, revision: str) -> Listing:
@@ -131,7 +131,7 @@ class Hub:
         raise StagerError(f"{text}{f': {error.server_message}' if error.server_message else ''}") from None
 
     def _gated(self, repository: str) -> str:
-        page = f"{self.endpoint}/{repository}"
+        page = f"{without_secrets(self.endpoint)}/{repository}"
         if get_token():
             return (
                 f"{repository} is gated and this token has no access; accept its terms at {page} as the token's owner"

@@ -16,6 +16,7 @@ LINE_SECONDS = 10.0
 BAR_SECONDS = 0.2
 BAR_WIDTH = 30
 RATE_SECONDS = 30.0
+UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1))
 
 
 class Progress:
@@ -90,7 +91,9 @@ class Progress:
         rate = self._rate(present)
         left = f"{duration((self.total - present) / rate)} left" if rate else "no bytes are coming"
         share = present / self.total
-        return f"{present / 1e9:.1f} of {self.total / 1e9:.1f} GB ({share:.1%}), {rate / 1e6:,.0f} MB/s, {left}"
+        unit, size = next((name, size) for name, size in UNITS if self.total >= size)
+        amount = f"{present / size:.1f} of {self.total / size:.1f} {unit}"
+        return f"{amount} ({share:.1%}), {rate / 1e6:,.0f} MB/s, {left}"
 
     def _rate(self, present: int) -> float:
         now = time.monotonic()

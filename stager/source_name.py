@@ -46,7 +46,9 @@ def _is_bucket(name: str) -> bool:
 
 
 def _parts(text: str) -> SplitResult | None:
-    """The parts of a URL, or None where its host or port cannot be one."""
+    """The parts of a URL, or None where it is none: a space in it, or a host or port that cannot be one."""
+    if " " in text or not text.isprintable():
+        return None
     try:
         parts = urlsplit(text)
         port = parts.port

@@ -33,7 +33,10 @@ def run(hub: HubClient, tmp_path: Path) -> Run:
     return run_door
 
 
-@pytest.mark.parametrize("endpoint", ["ftp://hub", "hub", "http://", "http://hub:99999", "http://[::1"])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["ftp://hub", "hub", "http://", "http://hub:99999", "http://[::1", "http://hub ", "http://hub\n", "http://hub?x"],
+)
 @pytest.mark.parametrize("door", ["lock", "stage"])
 def test_an_endpoint_that_is_no_web_address_is_refused_at_once(
     run: Run, tmp_path: Path, door: str, endpoint: str
@@ -70,6 +73,12 @@ def test_a_refused_connection_is_said_and_not_tried_for_longer_than_a_person_wai
     assert "Connection refused; again in" in ended.log
     assert "Connection refused (asked 4 times)" in ended.message
     assert " of 0.0 GB" not in ended.log
+
+
+def test_a_password_in_the_endpoint_is_not_printed(run: Run) -> None:
+    ended = run("lock", "acme/model", "--revision", "main", HF_ENDPOINT=CLOSED.replace("//", "//user:secret@"))
+    assert "Connection refused" in ended.message
+    assert "secret" not in ended.log
 
 
 @pytest.mark.parametrize(

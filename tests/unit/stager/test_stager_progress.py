@@ -74,7 +74,7 @@ def test_a_terminal_gets_a_bar_that_rewrites_its_line() -> None:
         while select.select([person], [], [], 0.5)[0]:
             shown += os.read(person, 100_000).decode()
     os.close(person)
-    assert "\r\033[K███████████████░░░░░░░░░░░░░░░ 0.0 of 0.0 GB (50.0%)" in shown
+    assert "\r\033[K███████████████░░░░░░░░░░░░░░░ 0.5 of 1.0 MB (50.0%)" in shown
     assert "\r\033[Ka file is done" in shown
     assert shown.endswith("\r\033[K")
 
