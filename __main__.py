@@ -11,6 +11,7 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
+from components.cluster_api import ClusterApi
 from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
 from components.preflight import preflight
@@ -36,7 +37,8 @@ plan = judged_plan(request_of_stack(config, stack.lock))
 limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
 serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
-found = preflight(stack.instance, config, stack.kubeconfig, size, serving)
+api = ClusterApi(stack.kubeconfig)
+found = preflight(stack.instance, config, api, size, serving)
 
 cluster = Provider(
     "cluster",
@@ -95,6 +97,7 @@ server = InferenceServer(
         "serving": serving,
         "verifier_image": config.stage.image,
         "verify": config.weights.verify,
+        "api": api,
     },
     pulumi.ResourceOptions(provider=cluster, depends_on=[stage]),
 )

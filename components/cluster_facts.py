@@ -3,30 +3,17 @@
 Read once, with the official client and the stack's own kubeconfig. Nothing is judged here; see `preflight`.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
-import urllib3
-from kubernetes import config
-from kubernetes.client import ApiClient, Configuration
-
+from components.cluster_api import ClusterApi, ClusterUnreachable
 from config.quantity import quantity_bytes, whole_number
 from config.stack import WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
 """API group and version of groups of pods."""
-
-_TIMEOUT_SECONDS = (5, 30)
-"""To connect, and to answer."""
-
-
-class ClusterUnreachable(Exception):
-    """The cluster did not answer, or refused to; the text says why in one line."""
 
 
 @dataclass(frozen=True)
@@ -93,85 +80,48 @@ class ClusterFacts:
 
 
 def read_cluster(
-    kubeconfig: Mapping[str, Any],
-    namespace: str,
-    kind: WeightsKind,
-    *,
-    groups: bool = False,
-    pods_of: Sequence[str] = (),
+    api: ClusterApi, namespace: str, kind: WeightsKind, *, groups: bool = False, pods_of: Sequence[str] = ()
 ) -> ClusterFacts:
-    """The facts of the cluster behind a kubeconfig that matter to a namespace, its kind of weights and its groups.
+    """The facts of a cluster that matter to a namespace, its kind of weights and its groups.
 
     The pods of the nodes `pods_of` are read one node at a time: a large cluster has more than anybody wants to list.
     Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
     """
     try:
-        api = _connection(kubeconfig)
         return replace(_facts(api, namespace, kind, groups), **_pods(api, pods_of))
-    except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
-        raise ClusterUnreachable(" ".join(str(fault).split())) from None
     except (ValueError, KeyError):
         raise ClusterUnreachable("its answer is not that of a Kubernetes API server") from None
 
 
-def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
-    settings = Configuration()
-    config.load_kube_config_from_dict(dict(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]
-    settings.retries = False
-    return ApiClient(settings)
-
-
-def _facts(api: ApiClient, namespace: str, kind: WeightsKind, groups: bool) -> ClusterFacts:
-    own = _answer(api, f"/api/v1/namespaces/{namespace}")
-    disks = [] if kind is WeightsKind.HOST_PATH else _read(api, "/api/v1/persistentvolumes")["items"]
+def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> ClusterFacts:
+    own = api.find(f"/api/v1/namespaces/{namespace}")
+    disks = [] if kind is WeightsKind.HOST_PATH else api.read("/api/v1/persistentvolumes")["items"]
     claims = []
     storage_classes: dict[str, bool] = {}
     if kind is WeightsKind.CLAIM:
-        claims = _read(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
-        classes = _read(api, "/apis/storage.k8s.io/v1/storageclasses")["items"]
+        claims = api.read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
+        classes = api.read("/apis/storage.k8s.io/v1/storageclasses")["items"]
         storage_classes = _handmade(disks) | {
             each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes
         }
     return ClusterFacts(
-        identifier=_read(api, "/api/v1/namespaces/kube-system")["metadata"]["uid"],
-        nodes=[_node(node) for node in _read(api, "/api/v1/nodes")["items"]],
+        identifier=api.read("/api/v1/namespaces/kube-system")["metadata"]["uid"],
+        nodes=[_node(node) for node in api.read("/api/v1/nodes")["items"]],
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
         disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
         storage_classes=storage_classes,
-        leader_worker_sets=groups and _answer(api, f"/apis/{LEADER_WORKER_SETS}") is not None,
+        leader_worker_sets=groups and api.find(f"/apis/{LEADER_WORKER_SETS}") is not None,
     )
 
 
-def _read(api: ApiClient, path: str) -> dict[str, Any]:
-    answer = _answer(api, path)
-    if answer is None:
-        raise ClusterUnreachable(f"it has no {path}; is this a Kubernetes API server?")
-    return answer
-
-
-def _answer(api: ApiClient, path: str) -> dict[str, Any] | None:
-    """The JSON at a path; None where there is nothing.
-
-    The client's CoreV1Api would take half a second to import, and seconds to make its objects of a large cluster.
-    """
-    request = api.param_serialize("GET", path, auth_settings=["BearerToken"])
-    response = api.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
-    answer: dict[str, Any] = json.loads(response.read())  # type: ignore[no-untyped-call]
-    if response.status == HTTPStatus.NOT_FOUND:
-        return None
-    if response.status != HTTPStatus.OK:
-        raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
-    return answer
-
-
-def _pods(api: ApiClient, nodes: Sequence[str]) -> dict[str, Any]:
+def _pods(api: ClusterApi, nodes: Sequence[str]) -> dict[str, Any]:
     """The fields about pods. Who may look at nodes may not always look at everybody's pods."""
     pods: list[PodFacts] = []
     for node in nodes:
         still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         try:
-            answer = _read(api, f"/api/v1/pods?{urlencode({'fieldSelector': still_there})}")
+            answer = api.read("/api/v1/pods", fieldSelector=still_there)
         except ClusterUnreachable as refusal:
             return {"pods_hidden": str(refusal)}
         pods += [_pod(pod) for pod in answer["items"]]

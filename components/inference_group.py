@@ -1,8 +1,8 @@
 """Servers over several pods, as a LeaderWorkerSet: each group starts, fails and ends as a whole.
 
-Leader and workers come from one template and differ in what the engine must know of it. A change of the template
-replaces the object, old groups first, because a second copy would need GPUs that the first ones hold, and because the
-controller's status cannot tell Pulumi that an update in place is done. All groups are replaced at once.
+Leader and workers come from one template and differ in what the engine must know of it. A change of the template is
+made group by group on the GPUs that each one holds: while one changes the others serve, and a version that does not
+start stops at the first. Another number of nodes in a group replaces the object, old groups first.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from components import fabric
 from components.cluster_facts import LEADER_WORKER_SETS
-from components.engine_process import Role
 from components.manifest import manifest
 from components.server_pod import ServerPod
+from components.server_watch import AWAITED_HERE
 
 LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """The label of leaders, which alone answer."""
@@ -26,11 +26,10 @@ would recreate the group in a loop without pause, and its message would go with 
 
 
 def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, parent: pulumi.Resource) -> CustomResource:
-    """The groups of a server, awaited until every one of them is ready."""
+    """The groups of a server."""
     serving = pod.serving
-    alone = serving.nodes == 1
-    seconds = f"{serving.await_seconds}s"
-    between = None if alone else pod.placement.fabric
+    first, others = pod.roles
+    between = None if serving.nodes == 1 else pod.placement.fabric
     return CustomResource(
         name,
         api_version=LEADER_WORKER_SETS,
@@ -38,7 +37,7 @@ def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, paren
         metadata=metadata
         | {
             "annotations": {
-                "pulumi.com/waitFor": f"jsonpath={{.status.readyReplicas}}={serving.replicas}",
+                **AWAITED_HERE,
                 **_RECREATED_AFTER_START,
                 **fabric.exclusive_topology(between),
             }
@@ -46,19 +45,26 @@ def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, paren
         spec=manifest(
             {
                 "replicas": serving.replicas,
+                "rollout_strategy": {
+                    "type": "RollingUpdate",
+                    "rolling_update_configuration": {"max_unavailable": 1, "max_surge": 0, "partition": 0},
+                },
                 "leader_worker_template": {
                     "size": serving.nodes,
                     "restart_policy": "RecreateGroupOnPodRestart",
-                    "leader_template": pod.template(Role.ALONE if alone else Role.LEADER),
-                    "worker_template": pod.template(Role.ALONE if alone else Role.WORKER),
+                    "leader_template": pod.template(first),
+                    "worker_template": pod.template(others),
                 },
             }
         ),
         opts=pulumi.ResourceOptions(
             parent=parent,
             delete_before_replace=True,
-            replace_on_changes=["spec.leaderWorkerTemplate", f'metadata.annotations["{fabric.EXCLUSIVE_TOPOLOGY}"]'],
-            custom_timeouts=pulumi.CustomTimeouts(create=seconds, update=seconds),
+            # Larger groups would wait for nodes that the old ones hold; the annotation moves no group that is there.
+            replace_on_changes=[
+                "spec.leaderWorkerTemplate.size",
+                f'metadata.annotations["{fabric.EXCLUSIVE_TOPOLOGY}"]',
+            ],
         ),
     )
 

@@ -1,7 +1,8 @@
 """The server: vLLM or llama.cpp behind one Service, started only from weights that were staged and verified.
 
 One pod is a Deployment that is recreated, never rolled: a second copy would need GPUs that the first one holds. A
-server over several nodes, or several servers, are groups of a LeaderWorkerSet. The Service has a fixed name.
+server over several nodes, or several servers, are groups of a LeaderWorkerSet. The Service has a fixed name, and comes
+when the server serves: whatever depends on the component waits for that.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -10,12 +11,14 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.core.v1 import ConfigMap, Service
 
-from components import fabric
+from components import fabric, server_watch
+from components.cluster_api import ClusterApi
 from components.engine_process import Role
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
 from components.labels import labels
 from components.placement import Placement
 from components.server_pod import VERIFIER, ServerPod
+from components.server_watch import AWAITED_HERE, Server
 from components.serving import Serving
 from components.staged_weights import StagedWeights
 from components.weight_volume import PlacedVolume
@@ -45,26 +48,23 @@ class InferenceServerArgs(TypedDict):
     """Image with Python for the init container."""
     verify: Verification
     """How much is read again before each start."""
+    api: ClusterApi
+    """The cluster that it is made in, to see from there when it serves."""
 
 
 class InferenceServer(pulumi.ComponentResource):
     """Serves one model behind one Service."""
 
     endpoint: pulumi.Output[str]
-    """Base URL of the OpenAI-compatible API within the cluster."""
+    """Base URL of the OpenAI-compatible API within the cluster; known when it answers."""
 
     def __init__(self, name: str, args: InferenceServerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("heavylift:index:InferenceServer", name, {}, opts)
         self._name, self._args = name, args
         self._labels = labels(args["instance"], "server")
         self._pod = self._server_pod()
-        if args["serving"].pods > 1:
-            leader_worker_set(name, self._metadata(), self._pod, self)
-            disruption_budget(name, self._metadata(), self._labels, self)
-        else:
-            self._deployment()
         port = self._pod.process(Role.ALONE).port
-        service = self._service(port)
+        service = self._service(port, self._serving(self._workload()))
         self.endpoint = pulumi.Output.concat(
             "http://", service.metadata["name"], ".", args["namespace"], ".svc:", str(port), "/v1"
         )
@@ -94,36 +94,58 @@ class InferenceServer(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
+    def _workload(self) -> pulumi.CustomResource:
+        if self._args["serving"].pods == 1:
+            return self._deployment()
+        disruption_budget(self._name, self._metadata(), self._labels, self)
+        return leader_worker_set(self._name, self._metadata(), self._pod, self)
+
+    def _serving(self, workload: pulumi.CustomResource) -> pulumi.Output[pulumi.Resource]:
+        """The workload, as soon as it serves; in a preview, at once."""
+        args, serving = self._args, self._args["serving"]
+        server = Server(
+            api=args["api"],
+            namespace=args["namespace"],
+            instance=args["instance"],
+            labels=self._labels,
+            version=self._pod.version,
+            pods=serving.pods,
+            seconds=serving.await_seconds,
+        )
+
+        async def awaited(identity: str) -> pulumi.Resource:
+            if not pulumi.runtime.is_dry_run():
+                name = identity.rpartition("/")[2]
+                await server_watch.until_it_serves(server, name, lambda words: pulumi.info(words, workload))
+            return workload
+
+        return workload.id.apply(awaited)
+
     def _deployment(self) -> Deployment:
-        serving = self._args["serving"]
-        seconds = f"{serving.await_seconds}s"
         return Deployment(
             self._name,
-            metadata=self._metadata(),
+            metadata=self._metadata() | {"annotations": AWAITED_HERE},
             spec={
                 "replicas": 1,
                 "strategy": {"type": "Recreate"},
-                "progress_deadline_seconds": serving.progress_deadline_seconds,
                 "selector": {"match_labels": self._labels},
                 "template": self._pod.template(Role.ALONE),
             },
-            opts=pulumi.ResourceOptions(
-                parent=self, custom_timeouts=pulumi.CustomTimeouts(create=seconds, update=seconds)
-            ),
+            opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _service(self, port: int) -> Service:
+    def _service(self, port: int, serving: pulumi.Output[pulumi.Resource]) -> Service:
         leaders = LEADER if self._args["serving"].pods > 1 else {}
         return Service(
             f"{self._name}-service",
-            # Pulumi would give up on it after ten minutes without an endpoint; the pods are what is awaited.
+            # The pods were awaited; a server that is down for a moment is no fault of the Service.
             metadata=self._metadata()
             | {"name": self._args["instance"], "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
                 "selector": self._labels | leaders,
                 "ports": [{"name": "http", "port": port, "target_port": "http"}],
             },
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[serving]),
         )
 
     def _metadata(self) -> dict[str, Any]:

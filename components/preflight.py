@@ -6,12 +6,12 @@ a preview, which then knows nothing of it, and ends an `up`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
 from components import cluster_facts
-from components.cluster_facts import LEADER_WORKER_SETS, ClusterFacts, ClusterUnreachable, NodeFacts, VolumeFacts
+from components.cluster_api import ClusterApi, ClusterUnreachable
+from components.cluster_facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
 from components.held_devices import held_devices
 from components.labels import labels
 from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
@@ -39,9 +39,7 @@ class Found:
     """Id of the claim to be taken over; None: there is none yet."""
 
 
-def preflight(
-    instance: str, stack: StackConfig, kubeconfig: Mapping[str, Any], volume_bytes: int | None, serving: Serving
-) -> Found:
+def preflight(instance: str, stack: StackConfig, api: ClusterApi, volume_bytes: int | None, serving: Serving) -> Found:
     """What is there already, after the cluster was found fit for the stack and its server.
 
     Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
@@ -50,7 +48,7 @@ def preflight(
     pods_of = stack.nodes.names if serving.gpus else ()
     try:
         facts = cluster_facts.read_cluster(
-            kubeconfig, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+            api, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
         )
     except ClusterUnreachable as reason:
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"

@@ -4,7 +4,9 @@ The same for a server on one node and for each member of a group over several; a
 them, and is checked for it first. Weights are mounted read-only and offline, and no pod knows a token.
 """
 
+import json
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pulumi
 from components import fabric, llama_cpp, vllm
 from components.engine_process import EngineProcess, Role
 from components.placement import HOSTNAME_LABEL, Placement
+from components.pod_report import VERSION_ANNOTATION
 from components.serving import Serving
 from components.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.weight_volume import PlacedVolume
@@ -46,9 +49,22 @@ class ServerPod:
 
     def template(self, role: Role) -> dict[str, Any]:
         """The pod template of one part of the server."""
-        annotations = fabric.annotations(self._fabric(role))
-        metadata = {"labels": self.labels} | ({"annotations": annotations} if annotations else {})
-        return {"metadata": metadata, "spec": self._spec(role)}
+        annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
+        return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self._spec(role)}
+
+    @property
+    def version(self) -> str:
+        """Tells the pods of this server from those of before a change: a digest of all that they are made from.
+
+        Names that Pulumi makes are left out of it. A preview does not know them, and they never change by themselves.
+        """
+        parts = [[self._spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        return sha256(json.dumps(parts, sort_keys=True, default=_unnamed).encode()).hexdigest()[:16]
+
+    @property
+    def roles(self) -> tuple[Role, Role]:
+        """The first pod's part of each server, and that of the others, if there are any."""
+        return (Role.ALONE, Role.ALONE) if self.serving.nodes == 1 else (Role.LEADER, Role.WORKER)
 
     def process(self, role: Role) -> EngineProcess:
         """The engine's process in one part of the server."""
@@ -204,3 +220,8 @@ class ServerPod:
 
     def _security(self, role: Role) -> dict[str, Any]:
         return {"allow_privilege_escalation": False} | fabric.capabilities(self._fabric(role))
+
+
+def _unnamed(value: object) -> None:
+    if not isinstance(value, pulumi.Output):
+        raise TypeError(f"a pod's template has {value!r}: expected plain values, or names that Pulumi makes")

@@ -40,10 +40,8 @@ class Serving:
     startup_period_seconds: int
     startup_failure_threshold: int
     """The startup probe's period, and how often it may fail."""
-    progress_deadline_seconds: int
-    """The Deployment counts as stuck after this long."""
     await_seconds: int
-    """Pulumi waits this long for the server."""
+    """`pulumi up` waits this long for a server."""
     termination_grace_seconds: int
     """A pod that is told to end is killed after this long."""
 
@@ -73,7 +71,6 @@ class Serving:
             engine_ready_seconds=limits.engine_ready_seconds,
             startup_period_seconds=limits.startup_period_seconds,
             startup_failure_threshold=limits.startup_failure_threshold,
-            progress_deadline_seconds=limits.progress_deadline_seconds,
             await_seconds=limits.server_await_seconds,
             termination_grace_seconds=limits.termination_grace_seconds,
         )

@@ -1,8 +1,8 @@
 """The time limits of a deployment, derived from the plan's two durations.
 
 Each limit that encloses another is a little longer, so that the innermost fails first and its reason is the one that is
-seen: the Job's deadline before Pulumi's wait for the Job; the engine's own ready time-out before the startup probe, the
-probe before the Deployment's progress deadline, and that before Pulumi's wait for the Deployment.
+seen: the Job's deadline before Pulumi's wait for the Job; the engine's own ready time-out before the startup probe, and
+the probe before the wait for the server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TERMINATION_GRACE_SECONDS = 60
 mapped and pinned, and peers to leave."""
 
 PULUMI_GRACE_SECONDS = 120
-"""Pulumi waits this much longer than the cluster, so that the cluster's reason is the one reported."""
+"""`pulumi up` waits this much longer than the cluster, so that the cluster's reason is the one reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,8 @@ class TimeLimits:
     """`periodSeconds` of the startup probe."""
     startup_failure_threshold: int
     """`failureThreshold` of the startup probe."""
-    progress_deadline_seconds: int
-    """`progressDeadlineSeconds` of the Deployment."""
     server_await_seconds: int
-    """Pulumi's time-out for the server."""
+    """`pulumi up` waits this long for the server, its verification included."""
     termination_grace_seconds: int = TERMINATION_GRACE_SECONDS
     """`terminationGracePeriodSeconds` of the server."""
 
@@ -82,13 +80,12 @@ def time_limits(plan: Plan, *, verification_seconds: float = 0.0) -> TimeLimits:
     period = GPU_PROBE_PERIOD_SECONDS if on_gpu else CPU_PROBE_PERIOD_SECONDS
     threshold = ceil((ready + PROBE_GRACE_SECONDS) / period)
     verification = ceil(SAFETY_FACTOR * verification_seconds)
-    progress = threshold * period + verification + POD_START_SECONDS
+    start = POD_START_SECONDS + verification + threshold * period
     return TimeLimits(
         stage_deadline_seconds=staging,
         stage_await_seconds=staging + PULUMI_GRACE_SECONDS,
         engine_ready_seconds=ready,
         startup_period_seconds=period,
         startup_failure_threshold=threshold,
-        progress_deadline_seconds=progress,
-        server_await_seconds=progress + PULUMI_GRACE_SECONDS,
+        server_await_seconds=start + PULUMI_GRACE_SECONDS,
     )

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from components import cluster_facts
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts
+from components import cluster_facts, server_watch
+from components.cluster_api import ClusterUnreachable
+from components.cluster_facts import ClusterFacts, NodeFacts
 from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
 from config.stack import StackConfig
 from config.stack_file import NAMESPACE, read_sections, stack_file
@@ -39,6 +40,10 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
     )
 
 
+async def serves_at_once(*_: object) -> None:
+    """In place of the wait for a server."""
+
+
 def run_program(
     monkeypatch: pytest.MonkeyPatch,
     stack: str,
@@ -64,6 +69,7 @@ def run_program(
 
     monkeypatch.chdir(PROGRAM)
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
+    monkeypatch.setattr(server_watch, "until_it_serves", serves_at_once)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")
     monkeypatch.setenv("HEAVYLIFT_KUBE_CONTEXT", "test")
     for variable in OVERRIDES:

@@ -125,6 +125,7 @@ _OPTIONS = (
     "importId",
     "protect",
     "provider",
+    "replaceOnChanges",
     "retainOnDelete",
 )
 

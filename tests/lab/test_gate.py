@@ -18,6 +18,7 @@ from tests.lab.serving import FILLER, FILLER_BYTES, FIRST, SECOND, TOKEN, Served
 
 MODEL_BYTES = 253_113_024
 README = "README.md"
+STAGE_JOB = "app.kubernetes.io/instance=dev,app.kubernetes.io/component=stage"
 Serve = Callable[[dict[str, Any]], Served]
 
 
@@ -245,6 +246,51 @@ def refusal_of_next_pod(served: Served, seconds: float = 60) -> str | None:
                     return message if ended["exitCode"] else None
         time.sleep(0.3)
     raise AssertionError("no pod of the server came so far as to check its weights")
+
+
+def test_up_ends_with_the_verifiers_words_where_weights_were_altered_and_goes_on_when_they_are_staged_again(
+    serve: Serve, kubectl: Kubectl
+) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    assert served.project.up().status == 0
+    served.shell(f"printf X | dd of={README} conv=notrunc 2>/dev/null")
+    for pod in served.pods("server"):
+        kubectl("delete", "pod", "-n", served.namespace, pod["metadata"]["name"])
+    began = time.monotonic()
+    refused = served.project.up()
+    assert refused.status != 0
+    assert time.monotonic() - began < 90
+    assert "the check of the weights failed on real-0 (pod server-" in refused.output
+    assert f"{README}: SHA-256 is" in refused.output
+    assert "Traceback" not in refused.output
+
+    # What the message says to do.
+    assert f"`kubectl delete job -n {served.namespace} -l {STAGE_JOB}`, then `pulumi up --refresh`" in refused.output
+    kubectl("delete", "job", "-n", served.namespace, "-l", STAGE_JOB)
+    mended = served.project.up("--refresh")
+    assert mended.status == 0, mended
+    assert served.ask()
+    clean = served.project.preview("--expect-no-changes")
+    assert clean.status == 0, clean
+
+
+def test_up_ends_with_the_engines_last_words_where_it_does_not_start_and_goes_on_when_mended(serve: Serve) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    # A flag of llama.cpp that the lab's stand-in for its command line does not know.
+    served.project.configure(engine={"extra_args": ["--mlock"]})
+    began = time.monotonic()
+    refused = served.project.up()
+    assert refused.status != 0
+    assert time.monotonic() - began < 150
+    assert "the engine failed on real-0 (pod server-" in refused.output
+    assert "unrecognized arguments: --mlock" in refused.output
+    assert "heavylift:engine" in refused.output
+    assert "endpoint" not in served.project.outputs()
+
+    served.project.configure(engine={"extra_args": []})
+    mended = served.project.up()
+    assert mended.status == 0, mended
+    assert served.ask()
 
 
 def test_a_stager_killed_half_way_resumes_and_does_not_fetch_all_again(serve: Serve, hub: HubClient) -> None:

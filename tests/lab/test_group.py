@@ -1,7 +1,9 @@
 """`pulumi up --stack h100x16`: a group over two simulated nodes, by the real controller and scheduler."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,38 @@ class Group:
         [group] = self.get("leaderworkersets")
         status = group.get("status", {})
         return bool(status.get("readyReplicas") == group["spec"]["replicas"])
+
+    def ready_groups(self) -> dict[str, str]:
+        """The groups of which both pods are ready and stay: their number, and the directory that they serve."""
+        pods: dict[str, list[dict[str, Any]]] = {}
+        for pod in self.pods():
+            conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
+            if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
+                number = pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/group-index"]
+                pods.setdefault(number, []).append(pod)
+        return {
+            number: members[0]["spec"]["containers"][0]["command"][2]
+            for number, members in pods.items()
+            if len(members) == 2
+        }
+
+    @contextmanager
+    def watched(self) -> Iterator[list[set[str]]]:
+        """Which groups were ready, looked at all the time."""
+        seen: list[set[str]] = []
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(0.2):
+                seen.append(set(self.ready_groups()))
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            looking.join()
 
     def wait_until(self, reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
         """Returns when `reached` holds."""
@@ -223,11 +257,11 @@ def test_another_revision_is_staged_first_and_takes_the_place_of_the_old_group(
     second = h100x16.up()
     assert second.status == 0, second
     [new] = group.get("leaderworkersets")
-    assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    for job in group.get("jobs"):
-        assert moment(job["status"]["completionTime"]) <= moment(new["metadata"]["creationTimestamp"])
+    assert new["metadata"]["uid"] == old["metadata"]["uid"], "it was changed in place"
     assert group.is_ready(), "two groups at once would not have found GPUs on two nodes"
     for pod in group.pods():
+        for job in group.get("jobs"):
+            assert moment(job["status"]["completionTime"]) <= moment(pod["metadata"]["creationTimestamp"])
         [engine] = pod["spec"]["containers"]
         assert engine["command"][2] != "/weights/669cddc777e743fa"
 
@@ -256,6 +290,50 @@ def test_two_replicas_are_two_groups_on_nodes_of_their_own_behind_one_service(
     assert len({variables(pod)["LWS_LEADER_ADDRESS"] for pod in group.pods()}) == len(leaders) == 2
     [endpoints] = [each for each in group.get("endpointslices") if each["metadata"]["name"].startswith("h100x16-")]
     assert sorted(each["targetRef"]["name"] for each in endpoints["endpoints"]) == leaders
+
+
+def test_groups_change_one_after_the_other_and_a_version_that_does_not_start_stops_at_the_first(
+    nodes: AddNodes, h100x16: Project, group: Group
+) -> None:
+    nodes("4x8h100")
+    h100x16.configure(nodes={"names": ["h100-0", "h100-1", "h100-2", "h100-3"]}, engine={"replicas": 2})
+    first = h100x16.up()
+    assert first.status == 0, first
+    old = group.ready_groups()
+    assert set(old) == {"0", "1"}
+
+    h100x16.configure(model={"revision": ANOTHER_REVISION})
+    with group.watched() as seen:
+        changed = h100x16.up()
+    assert changed.status == 0, changed
+    new = group.ready_groups()
+    assert set(new) == {"0", "1"}
+    assert set(new.values()).isdisjoint(old.values())
+    assert all(seen), "there was a moment without any server"
+    assert min(len(groups) for groups in seen) == 1, "the groups changed without anybody seeing it"
+
+    h100x16.configure(engine={"cpus": 100_000})
+    began = time.monotonic()
+    with group.watched() as seen:
+        broken = h100x16.up()
+    assert broken.status != 0
+    assert time.monotonic() - began < 150
+    assert "the server cannot start" in broken.output
+    assert "Insufficient cpu" in broken.output
+    assert "Traceback" not in broken.output
+    assert all(seen)
+    assert group.ready_groups() == {"0": new["0"]}, "the other group serves on as it was"
+
+    h100x16.configure(engine={"cpus": 48})
+    with group.watched() as seen:
+        mended = h100x16.up()
+    assert mended.status == 0, mended
+    assert group.ready_groups() == new
+    assert all(seen)
+    assert group.is_ready()
+
+    again = h100x16.up("--expect-no-changes")
+    assert again.status == 0, again
 
 
 def test_each_group_has_one_part_of_the_fabric_to_itself_where_the_stack_names_its_label(

@@ -1,8 +1,6 @@
 """A group of two that really runs: staged by the stager on two real nodes, and met over TCP by a stand-in for vLLM."""
 
 import json
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,23 +163,51 @@ def test_a_pod_on_a_node_whose_weights_are_gone_refuses_to_start_and_says_so(
     lab.on_node("real-1", "mv", f"{manifest}.away", manifest)
 
 
-def test_a_stack_that_asks_for_infiniband_is_refused_where_there_is_none_in_seconds(
+def test_an_image_that_cannot_be_had_ends_up_after_a_minute_with_the_nodes_words(stack: Project) -> None:
+    refused = stack.up(HEAVYLIFT_ENGINE_IMAGE="heavylift.lab/nowhere:1")
+    assert refused.status != 0
+    assert "the server cannot start" in refused.output
+    assert "heavylift.lab/nowhere:1" in refused.output.split("the server cannot start")[-1], refused
+    assert "Traceback" not in refused.output
+
+
+def test_a_group_that_is_made_anew_again_and_again_is_given_up_with_the_words_of_the_rank_that_fails(
+    stack: Project, kubectl: Kubectl
+) -> None:
+    """Each time both pods are new, and none of them has ended three times."""
+    stack.configure(engine={"extra_args": ["--headless"]})
+    refused = stack.up()
+    assert refused.status != 0
+    assert "the engine failed on real-" in refused.output, refused
+    assert "rank 0 serves and all other ranks are headless" in refused.output
+    assert "heavylift:engine" in refused.output
+    assert max(each["restartCount"] for pod in pods(kubectl) for each in pod["status"]["containerStatuses"]) < 3
+
+
+def test_a_stack_that_asks_for_infiniband_is_refused_in_seconds_and_goes_on_when_mended(
     stack: Project, kubectl: Kubectl
 ) -> None:
     """The nodes say that they have `rdma/ib`, and have neither card nor plugin: what only a pod can find out."""
     stack.configure(nodes={"fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8}})
-    command = ["pulumi", "up", "--stack", stack.stack, "--yes", "--skip-preview", "--non-interactive"]
-    environment = {**stack.environment}
-    up = subprocess.Popen(
-        command, cwd=stack.directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        said = wait_for_words(kubectl, "fabric", "InfiniBand")
-        assert any("the node has no InfiniBand device" in words for words in said)
-        assert not ready(kubectl)
-        for pod in pods(kubectl):
-            [engine] = pod["status"]["containerStatuses"]
-            assert "waiting" in engine["state"], "no engine has started"
-    finally:
-        up.send_signal(signal.SIGINT)
-        up.communicate(timeout=120)
+    began = time.monotonic()
+    refused = stack.up()
+    assert refused.status != 0, refused
+    assert time.monotonic() - began < 150, "the plan would have given the server 45 minutes"
+    for words in (
+        "the server cannot start",
+        "the fabric check failed on real-",
+        "the node has no InfiniBand device",
+        "heavylift:nodes.names",
+    ):
+        assert words in refused.output, refused
+    assert "Traceback" not in refused.output
+    for pod in pods(kubectl):
+        [engine] = pod["status"]["containerStatuses"]
+        assert "waiting" in engine["state"], "no engine has started"
+    assert "endpoint" not in stack.outputs()
+    assert "LeaderWorkerSet" in stack.exported(), "what was made is in the state"
+
+    stack.configure(nodes={"fabric": None})
+    mended = stack.up()
+    assert mended.status == 0, mended
+    assert [each["rank"] for each in ask(kubectl, "/ranks")] == [0, 1]

@@ -51,7 +51,6 @@ def serving(
         engine_ready_seconds=1595,
         startup_period_seconds=10,
         startup_failure_threshold=166,
-        progress_deadline_seconds=2560,
         await_seconds=2680,
         termination_grace_seconds=45,
     )

@@ -1,17 +1,14 @@
 """The reading of a cluster, against an API server that gives real answers over real HTTP."""
 
-import json
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, PodFacts, VolumeFacts, read_cluster
+from components.cluster_api import ClusterApi, ClusterUnreachable
+from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts, read_cluster
 from config.stack import WeightsKind
+from tests.unit.components.api_server import api_server, kubeconfig
 
 NODE = {
     "metadata": {"name": "h200-0", "labels": {"kubernetes.io/hostname": "h200-0"}},
@@ -57,47 +54,9 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@contextmanager
-def api_server(answers: dict[str, Any], status: int = 404) -> Iterator[dict[str, Any]]:
-    """A kubeconfig for a server with these answers; whatever else is asked gets `status` and a Status object."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = answers.get(self.path) if self.headers["Authorization"] == "Bearer sample" else None
-            refusal = {"kind": "Status", "message": f"{self.path} is forbidden to nobody"}
-            body = known if isinstance(known, bytes) else json.dumps(refusal if known is None else known).encode()
-            self.send_response(status if known is None else 200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on the terminal of a test."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield kubeconfig(server.server_address[1])
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def kubeconfig(port: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "test",
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "test", "user": {"token": "sample"}}],
-    }
-
-
 def test_all_that_matters_of_a_cluster_is_read() -> None:
-    with api_server(ANSWERS) as config:
-        facts = read_cluster(config, "serving", WeightsKind.CLAIM)
+    with api_server(ANSWERS) as api:
+        facts = read_cluster(api, "serving", WeightsKind.CLAIM)
     assert facts == ClusterFacts(
         identifier="1234",
         nodes=[
@@ -130,23 +89,25 @@ def test_a_volume_by_hand_without_a_class_fills_a_claim_that_names_none() -> Non
         "/api/v1/persistentvolumes": {"items": [disk]},
         "/apis/storage.k8s.io/v1/storageclasses": {"items": []},
     }
-    with api_server(answers) as config:
-        assert read_cluster(config, "serving", WeightsKind.CLAIM).storage_classes == {"": True}
+    with api_server(answers) as api:
+        assert read_cluster(api, "serving", WeightsKind.CLAIM).storage_classes == {"": True}
 
 
 def test_local_disks_are_read_where_weights_lie_on_them() -> None:
-    with api_server(ANSWERS) as config:
-        facts = read_cluster(config, "serving", WeightsKind.LOCAL)
+    with api_server(ANSWERS) as api:
+        facts = read_cluster(api, "serving", WeightsKind.LOCAL)
     assert facts.disks == {"local": VolumeFacts(2**40, path="/mnt/nvme")}
     assert (facts.claims, facts.storage_classes) == ({}, {})
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_whether_there_is_an_api_for_groups_is_asked_where_it_matters(there: bool) -> None:
-    api = {"/apis/leaderworkerset.x-k8s.io/v1": {"kind": "APIResourceList", "resources": []}} if there else {}
-    with api_server(ANSWERS | api) as config:
-        assert read_cluster(config, "serving", WeightsKind.HOST_PATH, groups=True).leader_worker_sets is there
-        assert read_cluster(config, "serving", WeightsKind.HOST_PATH).leader_worker_sets is False
+    groups: dict[str, Any] = (
+        {"/apis/leaderworkerset.x-k8s.io/v1": {"kind": "APIResourceList", "resources": []}} if there else {}
+    )
+    with api_server(ANSWERS | groups) as api:
+        assert read_cluster(api, "serving", WeightsKind.HOST_PATH, groups=True).leader_worker_sets is there
+        assert read_cluster(api, "serving", WeightsKind.HOST_PATH).leader_worker_sets is False
 
 
 def test_the_pods_of_the_nodes_asked_about_are_read_one_node_at_a_time() -> None:
@@ -164,10 +125,10 @@ def test_the_pods_of_the_nodes_asked_about_are_read_one_node_at_a_time() -> None
         "metadata": {"name": "old", "namespace": "b", "deletionTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"nodeName": "h200-1", "containers": [{}]},
     }
-    query = "/api/v1/pods?fieldSelector=spec.nodeName%3D{}%2Cstatus.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"
+    query = "/api/v1/pods?fieldSelector=spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed"
     pods = {query.format("h200-0"): {"items": [training]}, query.format("h200-1"): {"items": [ending]}}
-    with api_server(ANSWERS | pods) as config:
-        facts = read_cluster(config, "serving", WeightsKind.HOST_PATH, pods_of=["h200-0", "h200-1"])
+    with api_server(ANSWERS | pods) as api:
+        facts = read_cluster(api, "serving", WeightsKind.HOST_PATH, pods_of=["h200-0", "h200-1"])
     devices = {"nvidia.com/gpu": 8, "rdma/ib": 1000, "example.com/disk": 1}
     assert facts.pods == (
         PodFacts("team-a", "train-0", "h200-0", labels={"team": "a"}, devices=devices, priority=-5),
@@ -177,8 +138,8 @@ def test_the_pods_of_the_nodes_asked_about_are_read_one_node_at_a_time() -> None
 
 
 def test_who_may_not_look_at_pods_learns_the_rest_all_the_same() -> None:
-    with api_server(ANSWERS, status=403) as config:
-        facts = read_cluster(config, "serving", WeightsKind.CLAIM, pods_of=["h200-0"])
+    with api_server(ANSWERS, status=403) as api:
+        facts = read_cluster(api, "serving", WeightsKind.CLAIM, pods_of=["h200-0"])
     assert facts.pods_hidden is not None
     assert facts.pods_hidden.startswith("status 403, /api/v1/pods")
     assert [node.name for node in facts.nodes] == ["h200-0"]
@@ -186,28 +147,28 @@ def test_who_may_not_look_at_pods_learns_the_rest_all_the_same() -> None:
 
 def test_a_namespace_that_is_missing_is_no_fault() -> None:
     answers = {path: answer for path, answer in ANSWERS.items() if path != "/api/v1/namespaces/serving"}
-    with api_server(answers) as config:
-        assert read_cluster(config, "serving", WeightsKind.HOST_PATH).namespace_labels is None
+    with api_server(answers) as api:
+        assert read_cluster(api, "serving", WeightsKind.HOST_PATH).namespace_labels is None
 
 
 def test_a_refusal_is_said_with_the_servers_own_words() -> None:
-    with api_server({}, status=403) as config, pytest.raises(ClusterUnreachable) as caught:
-        read_cluster(config, "serving", WeightsKind.HOST_PATH)
+    with api_server({}, status=403) as api, pytest.raises(ClusterUnreachable) as caught:
+        read_cluster(api, "serving", WeightsKind.HOST_PATH)
     assert str(caught.value) == "status 403, /api/v1/namespaces/serving is forbidden to nobody"
 
 
 def test_something_that_is_no_api_server_is_said_to_be_none() -> None:
     with (
-        api_server({"/api/v1/namespaces/serving": b"<html>login</html>"}) as config,
+        api_server({"/api/v1/namespaces/serving": b"<html>login</html>"}) as api,
         pytest.raises(ClusterUnreachable, match="not that"),
     ):
-        read_cluster(config, "serving", WeightsKind.HOST_PATH)
+        read_cluster(api, "serving", WeightsKind.HOST_PATH)
 
 
 def test_a_cluster_that_does_not_answer_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ClusterUnreachable) as caught:
-        read_cluster(kubeconfig(port), "serving", WeightsKind.HOST_PATH)
+        read_cluster(ClusterApi(kubeconfig(port)), "serving", WeightsKind.HOST_PATH)
     assert "\n" not in str(caught.value)
     assert "Connection refused" in str(caught.value)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from components.cluster_api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
 from components.placement import Placement
 from components.weight_volume import PlacedVolume
@@ -29,6 +30,7 @@ def served(nodes: int = 2, replicas: int = 1, *, placement: Placement = TWO_NODE
         "serving": serving(nodes=nodes, replicas=replicas),
         "verifier_image": "python:3.12-slim",
         "verify": Verification.QUICK,
+        "api": ClusterApi({}),
     }
     return record(lambda: InferenceServer("server", args))
 
@@ -82,13 +84,34 @@ def test_a_group_is_made_anew_as_a_whole_but_not_before_it_has_started() -> None
     assert annotations["leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"] == "true"
 
 
-def test_all_groups_are_awaited_as_long_as_the_plan_says() -> None:
-    recording = served(replicas=3)
-    assert group(recording)["spec"]["replicas"] == 3
-    assert group(recording)["metadata"]["annotations"]["pulumi.com/waitFor"] == "jsonpath={.status.readyReplicas}=3"
-    options = recording.only(":LeaderWorkerSet").options
-    assert options["customTimeouts"] == {"create": "2680s", "update": "2680s"}
+def test_groups_change_one_after_the_other_on_the_gpus_that_each_holds() -> None:
+    made = group(served(replicas=3))["spec"]
+    assert made["replicas"] == 3
+    assert made["rolloutStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
+    }
+
+
+def test_groups_are_replaced_for_another_size_or_topology_alone_and_the_old_ones_go_first() -> None:
+    options = served().only(":LeaderWorkerSet").options
+    assert options["replaceOnChanges"] == [
+        "spec.leaderWorkerTemplate.size",
+        'metadata.annotations["leaderworkerset.sigs.k8s.io/exclusive-topology"]',
+    ]
     assert options["deleteBeforeReplace"] is True, "a second group would need the first one's GPUs"
+
+
+def test_leader_and_workers_carry_one_digest_which_changes_with_either() -> None:
+    def digests(recording: Recording) -> set[str]:
+        template = group(recording)["spec"]["leaderWorkerTemplate"]
+        both = (template["leaderTemplate"], template["workerTemplate"])
+        return {each["metadata"]["annotations"]["server.heavylift/template"] for each in both}
+
+    [before] = digests(served())
+    assert digests(served(replicas=2)) == {before}, "more groups are made from the same template"
+    assert digests(served(placement=with_fabric(attachments=["ib-0"]))) != {before}
+    assert digests(served(engine=VLLM.model_copy(update={"cpus": 64}))) != {before}
 
 
 def test_no_two_pods_share_a_node_and_all_are_on_nodes_that_were_staged() -> None:
@@ -165,7 +188,7 @@ def test_the_ranks_meet_on_the_nodes_network_where_the_stack_says_so() -> None:
 def test_secondary_networks_are_asked_for_in_the_pods_annotations() -> None:
     made = group(served(placement=with_fabric(attachments=["ib-0"])))
     template = made["spec"]["leaderWorkerTemplate"]["workerTemplate"]
-    assert template["metadata"]["annotations"] == {"k8s.v1.cni.cncf.io/networks": "ib-0"}
+    assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "ib-0"
 
 
 def test_each_group_has_one_part_of_the_fabric_where_the_stack_names_its_label() -> None:

@@ -1,12 +1,18 @@
 """The server: started only from verified weights, given time by the plan, and reached by a fixed name."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pulumi
 import pytest
+from pulumi_kubernetes.core.v1 import Service
 
+from components import server_watch
+from components.cluster_api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
 from components.placement import Placement
+from components.server_watch import Server
 from components.serving import Serving
 from components.staged_weights import StagedWeights
 from components.weight_volume import PlacedVolume
@@ -18,7 +24,7 @@ CLAIM = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-
 DIRECTORY = PlacedVolume(None, {"host_path": {"path": "/var/lib/weights", "type": "DirectoryOrCreate"}})
 
 
-def served(
+def arguments(
     weights: StagedWeights = KIMI,
     *,
     engine: Engine = VLLM,
@@ -27,8 +33,8 @@ def served(
     volume: PlacedVolume = CLAIM,
     model_file: str | None = None,
     verify: Verification = Verification.QUICK,
-) -> Recording:
-    args: InferenceServerArgs = {
+) -> InferenceServerArgs:
+    return {
         "instance": "h200",
         "namespace": "serving",
         "weights": weights,
@@ -39,8 +45,12 @@ def served(
         "serving": plan or serving(),
         "verifier_image": "python:3.12-slim",
         "verify": verify,
+        "api": ClusterApi({}),
     }
-    return record(lambda: InferenceServer("server", args))
+
+
+def served(weights: StagedWeights = KIMI, **changes: Any) -> Recording:
+    return record(lambda: InferenceServer("server", arguments(weights, **changes)))
 
 
 def gemma() -> Recording:
@@ -133,13 +143,71 @@ def test_all_time_limits_are_the_plans() -> None:
     startup = engine_of(recording)["startupProbe"]
     assert (startup["periodSeconds"], startup["failureThreshold"]) == (10, 166)
     assert environment(recording)["VLLM_ENGINE_READY_TIMEOUT_S"] == "1595"
-    assert spec(recording)["progressDeadlineSeconds"] == 2560
-    assert recording.only(":Deployment").options["customTimeouts"] == {"create": "2680s", "update": "2680s"}
 
 
-def test_the_service_is_not_given_up_while_the_server_loads() -> None:
-    """Awaited, a Service without an endpoint fails after ten minutes, whatever the server may take."""
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_service_and_what_depends_on_the_server_wait_until_it_serves(
+    preview: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a preview nothing is waited for."""
+    events: list[str] = []
+
+    async def waits(server: Server, workload: str, *_: object) -> None:
+        events.append(f"{workload} is waited for")
+        await asyncio.sleep(0.1)
+        events.append(f"{server.pods} pod of {server.version} serves after at most {server.seconds} s")
+
+    def program() -> None:
+        server = InferenceServer("server", arguments())
+        after = Service("after", metadata={"name": "after"}, opts=pulumi.ResourceOptions(depends_on=[server]))
+        after.urn.apply(lambda _: events.append("what depends on it is made"))
+        server.endpoint.apply(events.append)
+
+    monkeypatch.setattr(server_watch, "until_it_serves", waits)
+    recording = record(program, preview=preview)
+    version = spec(recording)["template"]["metadata"]["annotations"]["server.heavylift/template"]
+    waited = ["server-id is waited for", f"1 pod of {version} serves after at most 2680 s"]
+    assert events[:-2] == ([] if preview else waited)
+    assert set(events[-2:]) == {"http://h200.serving.svc:8000/v1", "what depends on it is made"}
+
+
+def test_a_server_that_does_not_start_gives_no_service_and_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise pulumi.RunError("the server cannot start")
+
+    monkeypatch.setattr(server_watch, "until_it_serves", fails)
+    recording = Recording()
+    with pytest.raises(pulumi.RunError, match="the server cannot start"):
+        record(lambda: InferenceServer("server", arguments()), into=recording)
+    assert recording.of_type(":Service") == []
+    assert recording.only(":Deployment"), "what was made stays in the state"
+    assert recording.outputs_of("InferenceServer") == []
+
+
+def test_pulumi_leaves_the_wait_to_the_program_but_not_that_for_the_servers_end() -> None:
+    assert served().only(":Deployment").inputs["metadata"]["annotations"] == {
+        "pulumi.com/waitFor": "jsonpath={.metadata.uid}"
+    }
+    assert "customTimeouts" not in served().only(":Deployment").options
     assert served().only(":Service").inputs["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
+def test_pods_carry_a_digest_of_their_template_which_names_that_pulumi_makes_do_not_change() -> None:
+    def digest(recording: Recording) -> str:
+        found: str = spec(recording)["template"]["metadata"]["annotations"]["server.heavylift/template"]
+        return found
+
+    def with_claim(name: str) -> Recording:
+        def program() -> None:
+            claim = {"persistent_volume_claim": {"claim_name": pulumi.Output.from_input(name)}}
+            InferenceServer("server", arguments(volume=PlacedVolume("h200-0", claim)))
+
+        return record(program)
+
+    assert digest(with_claim("one")) == digest(with_claim("other"))
+    before = digest(served())
+    assert digest(served(verify=Verification.FULL)) != before
+    assert digest(served(engine=VLLM.model_copy(update={"cpus": 64}))) != before
 
 
 def test_a_loading_server_is_left_alone_by_liveness_and_kept_from_clients_by_readiness() -> None:

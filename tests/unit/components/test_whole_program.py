@@ -9,7 +9,8 @@ import pulumi
 import pytest
 
 from components import fabric, inference_server, weight_stage
-from components.cluster_facts import ClusterFacts, ClusterUnreachable, NodeFacts, PodFacts, VolumeFacts
+from components.cluster_api import ClusterUnreachable
+from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts
 from components.labels import labels
 from components.placement import GPU_RESOURCE
 from config.stack import StackConfig

@@ -1,0 +1,67 @@
+"""Questions to one cluster's API server, with the stack's own kubeconfig: a path in, its JSON out.
+
+On the official client's lowest level. Its CoreV1Api would take half a second to import, and seconds to make its
+objects of a large cluster.
+"""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+
+_TIMEOUT_SECONDS = (5, 30)
+"""To connect, and to answer."""
+
+
+class ClusterUnreachable(Exception):
+    """The cluster did not answer, or refused to; the text says why in one line."""
+
+
+class ClusterApi:
+    """The API server behind a kubeconfig."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
+        self._kubeconfig = kubeconfig
+        self._client: ApiClient | None = None
+
+    def read(self, path: str, **query: str) -> dict[str, Any]:
+        """The JSON at a path that every cluster has. Raises ClusterUnreachable."""
+        answer = self.find(path, **query)
+        if answer is None:
+            raise ClusterUnreachable(f"it has no {path}; is this a Kubernetes API server?")
+        return answer
+
+    def find(self, path: str, **query: str) -> dict[str, Any] | None:
+        """The JSON at a path; None where there is nothing. Raises ClusterUnreachable."""
+        try:
+            return self._answer(path, query)
+        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
+            reason = " ".join(str(fault).split())
+        except (ValueError, KeyError):
+            reason = "its answer is not that of a Kubernetes API server"
+        except ClusterUnreachable as refusal:
+            reason = str(refusal)
+        self._client = None  # credentials may have expired: the next question reads them anew
+        raise ClusterUnreachable(reason) from None
+
+    def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+        client = self._client = self._client or _connection(self._kubeconfig)
+        request = client.param_serialize("GET", path, query_params=list(query.items()), auth_settings=["BearerToken"])
+        response = client.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
+        answer: dict[str, Any] = json.loads(response.read())  # type: ignore[no-untyped-call]
+        if response.status == HTTPStatus.NOT_FOUND:
+            return None
+        if response.status != HTTPStatus.OK:
+            raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
+        return answer
+
+
+def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
+    settings = Configuration()
+    config.load_kube_config_from_dict(dict(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]
+    settings.retries = False
+    return ApiClient(settings)

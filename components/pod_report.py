@@ -1,0 +1,157 @@
+"""What one pod of a server is going through, read from the API server's answer in the words of this program.
+
+Nothing is judged here, and nothing remembered; see `server_watch`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+VERSION_ANNOTATION = "server.heavylift/template"
+"""Of each pod: the digest of the template that it was made from."""
+
+_CHECKS = {"fabric": "checking the fabric", "verify": "checking the weights"}
+_ON_THEIR_WAY = {"ContainerCreating", "PodInitializing", "CrashLoopBackOff"}
+"""Reasons to wait that end by themselves or are counted as endings; all others mean that a container cannot start."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The last failure of one container."""
+
+    container: str
+    """`fabric`, `verify`, `engine`; `pod` for one that was refused or evicted as a whole."""
+    times: int
+    """How often it has ended in this pod."""
+    at_rest: bool
+    """Whether it waits for its next attempt, and does not run."""
+    status: str
+    """Exit status, and why where that is known: "137 (OOMKilled)"."""
+    message: str
+    """Its last words, several lines; empty: it had none."""
+    finished: str
+    """When it ended, as the cluster writes times; such texts sort."""
+
+
+@dataclass(frozen=True)
+class PodReport:
+    """One pod at one moment."""
+
+    name: str
+    uid: str
+    version: str
+    """Digest of its template; empty: it has none."""
+    place: tuple[str, str]
+    """Number of its group and of itself in it; empty for a server that is no group. A successor has the same."""
+    node: str | None
+    """Where it is; None: no node was found yet."""
+    leaving: bool
+    """Whether it was told to end."""
+    over: bool
+    """Whether it has ended for good, and only its record is left."""
+    ready: bool
+    doing: str
+    """What it does, as in "1 pod is loading"."""
+    obstacle: str | None
+    """Why it cannot start, in the cluster's words; None: nothing is known to be in its way."""
+    endings: tuple[Ending, ...]
+    """The failures of its containers."""
+
+    @property
+    def where(self) -> str:
+        """Node and pod, as a message names them."""
+        return f"{self.node} (pod {self.name})" if self.node else f"pod {self.name}"
+
+
+def report(pod: Mapping[str, Any]) -> PodReport:
+    """The report of a pod as the API server describes it."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    labels = metadata.get("labels") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or []}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    return PodReport(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=(metadata.get("annotations") or {}).get(VERSION_ANNOTATION, ""),
+        place=(
+            labels.get("leaderworkerset.sigs.k8s.io/group-index", ""),
+            labels.get("leaderworkerset.sigs.k8s.io/worker-index", ""),
+        ),
+        node=pod["spec"].get("nodeName"),
+        leaving="deletionTimestamp" in metadata,
+        over=status.get("phase") in ("Failed", "Succeeded"),
+        ready=ready,
+        doing="ready" if ready else _doing(pod["spec"], status),
+        obstacle=_unscheduled(conditions.get("PodScheduled", {})) or _kept_from_starting(status),
+        endings=tuple(_endings(status, _told_to_end(metadata))),
+    )
+
+
+def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of all containers, in the order in which they run."""
+    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+
+
+def _doing(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    if not spec.get("nodeName"):
+        return "waiting for a node"
+    for container in _statuses(status):
+        name, state = container["name"], container["state"]
+        if name in _CHECKS and state.get("terminated", {}).get("exitCode") == 0:
+            continue
+        if state.get("waiting", {}).get("reason") == "CrashLoopBackOff" or "terminated" in state:
+            return "waiting to be tried again"
+        if "running" in state:
+            return _CHECKS.get(name, "loading")
+        break
+    return "starting"
+
+
+def _unscheduled(condition: Mapping[str, str]) -> str | None:
+    if condition.get("status") != "False":
+        return None
+    return f"no node for it: {condition.get('message') or condition.get('reason', 'no reason given')}"
+
+
+def _kept_from_starting(status: Mapping[str, Any]) -> str | None:
+    for container in _statuses(status):
+        waiting = container["state"].get("waiting", {})
+        if waiting.get("reason") and waiting["reason"] not in _ON_THEIR_WAY:
+            return f"{container['name']}: {waiting['reason']}: {waiting.get('message', 'no reason given')}"
+    return None
+
+
+def _told_to_end(metadata: Mapping[str, Any]) -> datetime | None:
+    """When the pod was told to end; None: it was not. The API server notes when it will be over."""
+    if "deletionTimestamp" not in metadata:
+        return None
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    return datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
+
+
+def _endings(status: Mapping[str, Any], told_to_end: datetime | None) -> Iterator[Ending]:
+    """Those of containers, and of a pod that will not be tried again, such as one that its node refused or evicted.
+
+    What ends because it is told to is no failure.
+    """
+    if status.get("phase") == "Failed" and told_to_end is None:
+        message = status.get("message", "")
+        yield Ending("pod", 1, True, status.get("reason", "Failed"), message, status.get("startTime", ""))
+    for container in _statuses(status):
+        state = container["state"]
+        ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
+        is_check = container["name"] in _CHECKS
+        if not ended or (is_check and ended["exitCode"] == 0):
+            continue
+        if told_to_end and datetime.fromisoformat(ended["finishedAt"]) >= told_to_end:
+            continue
+        why = ended.get("reason", "")
+        yield Ending(
+            container=container["name"],
+            times=container.get("restartCount", 0) + ("terminated" in state),
+            at_rest="running" not in state,
+            status=f"{ended['exitCode']}" + (f" ({why})" if why not in ("", "Error", "Completed") else ""),
+            message=ended.get("message", "").strip(),
+            finished=ended["finishedAt"],
+        )

@@ -1,0 +1,61 @@
+"""An API server that gives prepared answers over real HTTP, and the kubeconfig that leads to it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from components.cluster_api import ClusterApi
+
+Answer = dict[str, Any] | bytes | None
+Respond = Callable[[str, Mapping[str, str]], Answer]
+
+
+@contextmanager
+def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> Iterator[ClusterApi]:
+    """The way to a server with these answers, by path with or without query.
+
+    Whatever else is asked gets `status` and a Status object.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            address = urlsplit(self.path)
+            known = self._known(address.path, dict(parse_qsl(address.query)))
+            refusal = {"kind": "Status", "message": f"{address.path} is forbidden to nobody"}
+            body = known if isinstance(known, bytes) else json.dumps(refusal if known is None else known).encode()
+            self.send_response(status if known is None else 200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _known(self, path: str, query: Mapping[str, str]) -> Answer:
+            if self.headers["Authorization"] != "Bearer sample":
+                return None
+            return answers(path, query) if callable(answers) else answers.get(unquote(self.path), answers.get(path))
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on the terminal of a test."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield ClusterApi(kubeconfig(server.server_address[1]))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def kubeconfig(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "test", "user": {"token": "sample"}}],
+    }

@@ -1,0 +1,81 @@
+"""What a pod goes through, told from what a real API server said of it."""
+
+from components.pod_report import PodReport, report
+from tests.unit.components.recorded_pods import VERSION, loading, recorded_pod
+
+
+def reported(moment: str) -> PodReport:
+    return report(recorded_pod(moment))
+
+
+def test_a_pod_says_what_it_does() -> None:
+    assert reported("checks its weights").doing == "checking the weights"
+    assert report(loading(recorded_pod("serves"))).doing == "loading"
+    assert reported("serves").doing == "ready"
+    assert reported("has altered weights").doing == "waiting to be tried again"
+    assert reported("has a wrong flag").doing == "waiting to be tried again"
+    assert reported("has no node").doing == "waiting for a node"
+    assert reported("has no directory").doing == "starting"
+
+
+def test_a_pod_is_known_by_its_template_its_node_and_its_place() -> None:
+    pod = report(recorded_pod("leads and failed", group="1", worker="0"))
+    assert (pod.version, pod.place, pod.where) == (VERSION, ("1", "0"), "real-1 (pod server-0)")
+    assert report(recorded_pod("has no node")).where == "pod server-0"
+
+
+def test_a_check_that_failed_is_counted_with_its_words() -> None:
+    [ending] = reported("has altered weights").endings
+    assert (ending.container, ending.times, ending.at_rest, ending.status) == ("verify", 2, True, "1")
+    assert "README.md: SHA-256 is" in ending.message
+
+
+def test_an_engine_that_failed_is_counted_with_the_last_lines_of_its_log() -> None:
+    [ending] = reported("has a wrong flag").endings
+    assert (ending.container, ending.times, ending.status) == ("engine", 2, "2")
+    assert ending.message.endswith("unrecognized arguments: --mlock")
+
+
+def test_what_ended_because_it_was_told_to_is_no_failure() -> None:
+    assert [ending.container for ending in reported("was told to end").endings if ending.container == "pod"] == []
+    pod = recorded_pod("serves")
+    [engine] = pod["status"]["containerStatuses"]
+    engine["state"] = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": "2026-11-30T22:59:12Z"}}
+    pod["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:10Z", "deletionGracePeriodSeconds": 60}
+    assert report(pod).endings == ()
+
+
+def test_what_failed_before_its_group_was_made_anew_is_a_failure() -> None:
+    pod = reported("leads, failed and is made anew")
+    assert pod.leaving
+    [ending] = pod.endings
+    assert "rank 0 serves and all other ranks are headless" in ending.message
+
+
+def test_an_image_that_cannot_be_pulled_and_a_node_that_cannot_be_found_are_obstacles() -> None:
+    image = reported("has no image").obstacle
+    assert image is not None
+    assert image.startswith("engine: ErrImagePull: ")
+    assert "heavylift.lab/nowhere:1" in image
+    node = reported("has no node").obstacle
+    assert node is not None
+    assert node.startswith("no node for it: 0/")
+    assert "Insufficient cpu" in node
+    assert reported("has altered weights").obstacle is None, "a back-off is counted, not timed"
+
+
+def test_a_pod_that_its_node_refused_has_ended_as_a_whole() -> None:
+    pod = recorded_pod("has no node")
+    reason = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed due to no devices left"}
+    pod["status"] = {"phase": "Failed", "startTime": "2026-11-30T22:59:28Z", **reason}
+    [ending] = report(pod).endings
+    assert (ending.container, ending.status, ending.message) == ("pod", reason["reason"], reason["message"])
+    assert report(pod).over
+
+
+def test_memory_that_ran_out_is_named() -> None:
+    pod = recorded_pod("has a wrong flag")
+    [engine] = pod["status"]["containerStatuses"]
+    engine["lastState"]["terminated"] |= {"exitCode": 137, "reason": "OOMKilled", "message": ""}
+    [ending] = report(pod).endings
+    assert ending.status == "137 (OOMKilled)"

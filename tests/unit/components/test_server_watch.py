@@ -1,0 +1,268 @@
+"""The wait for a server, against recorded answers of an API server over real HTTP."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import server_watch
+from components.cluster_api import ClusterApi
+from components.server_watch import Server
+from components.start_failures import Patience
+from tests.unit.components.api_server import Answer, api_server, kubeconfig
+from tests.unit.components.recorded_pods import VERSION, ended_again, loading, recorded_event, recorded_pod
+
+UNTIL_IT_SERVES = server_watch.until_it_serves
+"""As it is before the fixture of this directory takes its place."""
+
+HURRIED = Patience(between_looks=0.01, between_words=0, obstacle=0.3, slow_start=0.6, unheard_of=0.3)
+PODS = "/api/v1/namespaces/serving/pods"
+EVENTS = "/api/v1/namespaces/serving/events"
+Pods = Sequence[dict[str, Any]]
+
+
+@dataclass
+class Cluster:
+    """What the API server answers: the pods of each look, the last of them for ever, and warnings."""
+
+    looks: Sequence[Pods]
+    warnings: Pods = ()
+    asked: list[Mapping[str, str]] = field(default_factory=list)
+
+    def __call__(self, path: str, query: Mapping[str, str]) -> Answer:
+        if path == EVENTS:
+            return {"items": list(self.warnings)}
+        assert path == PODS
+        self.asked.append(query)
+        return {"items": list(self.looks[min(len(self.asked), len(self.looks)) - 1])}
+
+
+def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
+    labels = {"app.kubernetes.io/instance": "h200", "app.kubernetes.io/component": "server"}
+    return Server(api, "serving", "h200", labels, VERSION, pods, seconds)
+
+
+def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = HURRIED) -> list[str]:
+    """What was said until the server served."""
+    said: list[str] = []
+    with api_server(cluster) as api:
+        asyncio.run(UNTIL_IT_SERVES(server(api, pods, seconds), "server-1a2b", said.append, patience))
+    return said
+
+
+def given_up(cluster: Cluster, pods: int = 1, seconds: int = 60) -> str:
+    """The reason why it was not."""
+    with pytest.raises(pulumi.RunError) as caught:
+        waited(cluster, pods, seconds)
+    return str(caught.value)
+
+
+SERVES = recorded_pod("serves")
+
+
+def test_a_server_that_serves_is_looked_at_once_and_nothing_is_said() -> None:
+    cluster = Cluster([[SERVES]])
+    assert waited(cluster) == []
+    [query] = cluster.asked
+    assert query["labelSelector"] == "app.kubernetes.io/instance=h200,app.kubernetes.io/component=server"
+
+
+def test_what_the_pods_go_through_is_said_once_each() -> None:
+    checking, loads = recorded_pod("checks its weights"), loading(recorded_pod("serves"))
+    assert waited(Cluster([[], [checking], [checking], [loads], [loads], [SERVES]])) == [
+        "0 of 1 pods ready",
+        "0 of 1 pods ready; real-0 (pod server-0): checking the weights",
+        "0 of 1 pods ready; real-0 (pod server-0): loading",
+        "1 of 1 pods ready",
+    ]
+
+
+def test_it_is_not_said_more_often_than_one_can_read() -> None:
+    checking, loads = recorded_pod("checks its weights"), loading(recorded_pod("serves"))
+    said = waited(Cluster([[], [checking], [loads], [SERVES]]), patience=replace(HURRIED, between_words=60))
+    assert said == ["0 of 1 pods ready", "1 of 1 pods ready"]
+
+
+def test_many_pods_are_counted_and_not_named() -> None:
+    def many(moment: Callable[[str], dict[str, Any]]) -> Pods:
+        return [moment(f"server-{number}") for number in range(64)]
+
+    loads = many(lambda name: loading(recorded_pod("serves", name=name)))
+    loads = [recorded_pod("checks its weights", name="server-0"), *loads[1:]]
+    said = waited(Cluster([loads, many(lambda name: recorded_pod("serves", name=name))]), pods=64)
+    assert said == ["0 of 64 pods ready; 1 checking the weights; 63 loading", "64 of 64 pods ready"]
+
+
+def test_pods_of_the_template_before_count_for_nothing() -> None:
+    """They serve until their turn comes, or fail as they did before the fault was mended."""
+    old = recorded_pod("serves", name="old", version="before")
+    failing = ended_again(recorded_pod("has a wrong flag", name="failing", version="before"), "engine", 9)
+    assert waited(Cluster([[old, failing], [old, failing], [SERVES, old]]))[-1] == "1 of 1 pods ready"
+
+
+def test_a_pod_that_is_told_to_end_does_not_serve() -> None:
+    leaving = recorded_pod("serves", name="leaving")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:00Z", "deletionGracePeriodSeconds": 60}
+    said = waited(Cluster([[leaving], [SERVES]]))
+    assert said[0] == "0 of 1 pods ready"
+
+
+def test_altered_weights_end_the_wait_with_the_verifiers_words_and_what_to_do() -> None:
+    reason = given_up(Cluster([[], [recorded_pod("has altered weights")]]))
+    assert reason.splitlines()[0] == "the server cannot start:"
+    assert "the check of the weights failed on real-0 (pod server-0): exit status 1" in reason
+    assert "README.md: SHA-256 is" in reason
+    assert "kubectl delete job -n serving -l app.kubernetes.io/instance=h200," in reason
+
+
+def test_one_failure_of_a_check_is_borne() -> None:
+    once = ended_again(recorded_pod("has altered weights"), "verify", -1)
+    assert waited(Cluster([[], [once], [SERVES]]))[-1] == "1 of 1 pods ready"
+
+
+def test_an_engine_is_given_up_when_it_failed_three_times() -> None:
+    twice = recorded_pod("has a wrong flag")
+    assert waited(Cluster([[], [twice], [twice], [SERVES]]))[-1] == "1 of 1 pods ready"
+    reason = given_up(Cluster([[], [twice], [ended_again(recorded_pod("has a wrong flag"), "engine")]]))
+    assert "the engine failed on real-0 (pod server-0): exit status 2" in reason
+    assert "unrecognized arguments: --mlock" in reason
+    assert "kubectl logs -n serving server-0 -c engine --previous" in reason
+
+
+def test_a_group_that_is_made_anew_each_time_is_counted_by_place() -> None:
+    attempts = []
+    for attempt in range(3):
+        pod = recorded_pod("leads and failed", group="0", worker="0")
+        pod["metadata"]["uid"] = f"attempt-{attempt}"
+        attempts.append([pod])
+    assert waited(Cluster([[], *attempts[:2], [SERVES]]))[-1] == "1 of 1 pods ready"
+    assert "rank 0 serves and all other ranks are headless" in given_up(Cluster([[], *attempts]))
+
+
+def test_the_rank_that_failed_first_is_told_first_and_the_same_words_once() -> None:
+    leader, worker = (recorded_pod("has a wrong flag", name=name, group="0", worker=name[-1]) for name in ("a0", "a1"))
+    other = recorded_pod("has a wrong flag", name="b0", group="1", worker="0")
+    for pod, message, second in ((leader, "peer lost", 9), (worker, "CUDA error 803", 5), (other, "peer lost", 9)):
+        [engine] = pod["status"]["containerStatuses"]
+        engine["lastState"]["terminated"] |= {"message": message, "finishedAt": f"2026-11-30T23:00:0{second}Z"}
+    reason = given_up(Cluster([[], [ended_again(pod, "engine") for pod in (leader, worker, other)]]), pods=4)
+    assert reason.index("CUDA error 803") < reason.index("peer lost")
+    assert reason.count("peer lost") == 1
+    assert "the engine failed on real-0 (pod a0), real-0 (pod b0): exit status 2" in reason
+    assert "kubectl logs -n serving a1 " in reason
+
+
+def test_what_failed_before_the_first_look_is_forgiven_but_for_the_last_attempt() -> None:
+    """The reason may have been mended since; a pod at rest shows it with its next attempt."""
+    at_rest = ended_again(recorded_pod("has altered weights"), "verify", 7)
+    assert waited(Cluster([[at_rest], [at_rest], [at_rest], [SERVES]]))[-1] == "1 of 1 pods ready"
+    again = ended_again(recorded_pod("has altered weights"), "verify", 8)
+    assert "README.md: SHA-256 is" in given_up(Cluster([[at_rest], [again]]))
+    old = ended_again(loading(recorded_pod("serves")), "engine", 9)
+    assert waited(Cluster([[old], [old], [SERVES]]))[-1] == "1 of 1 pods ready"
+
+
+def test_an_image_that_cannot_be_pulled_is_borne_for_a_while() -> None:
+    pod = recorded_pod("has no image")
+    assert waited(Cluster([[], [pod], [pod], [SERVES]]))[-1] == "1 of 1 pods ready"
+    reason = given_up(Cluster([[pod]]))
+    assert "real-0 (pod server-0): engine: ErrImagePull: " in reason
+    assert "heavylift.lab/nowhere:1" in reason
+
+
+def test_a_pod_without_a_node_is_given_up_after_a_while_with_the_schedulers_words() -> None:
+    began = time.monotonic()
+    assert "Insufficient cpu" in given_up(Cluster([[recorded_pod("has no node")]]))
+    assert time.monotonic() - began >= HURRIED.obstacle
+
+
+def test_a_pod_without_a_node_is_waited_for_as_long_as_pods_before_it_are_leaving() -> None:
+    leaving = recorded_pod("serves", name="old", version="before")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:00Z", "deletionGracePeriodSeconds": 60}
+    looks: list[Pods] = [[recorded_pod("has no node"), leaving]] * 60
+    assert waited(Cluster([*looks, [SERVES]]))[-1] == "1 of 1 pods ready"
+
+
+def test_pods_that_are_refused_are_told_with_the_clusters_warning() -> None:
+    event = recorded_event("a pod is refused", name="server-1a2b-0") | {"lastTimestamp": stamp()}
+    reason = given_up(Cluster([[]], [event]), pods=2)
+    assert "2 of its pods cannot be made: FailedCreate: " in reason
+    assert 'violates PodSecurity "baseline:latest": hostPath volumes' in reason
+
+
+def test_warnings_about_others_or_from_before_are_let_be() -> None:
+    others = recorded_event("a pod is refused", name="server-1a2b3c") | {"lastTimestamp": stamp()}
+    before = recorded_event("a pod is refused", name="server-1a2b")
+    assert given_up(Cluster([[]], [others, before]), seconds=1).startswith("the server was given 1 s by the plan")
+
+
+def test_a_start_that_the_cluster_warns_of_is_said_and_given_up_later() -> None:
+    pod = recorded_pod("has no directory")
+    event = recorded_event("a volume is not there", uid=pod["metadata"]["uid"])
+    said = waited(Cluster([[pod], [pod], [SERVES]], [event]))
+    assert "hostPath type check failed: /not/there is not a directory" in said[0]
+    began = time.monotonic()
+    assert "hostPath type check failed" in given_up(Cluster([[pod]], [event]))
+    assert time.monotonic() - began >= HURRIED.slow_start
+
+
+def test_when_the_plans_time_is_over_the_last_moments_are_told() -> None:
+    once = ended_again(recorded_pod("has a wrong flag"), "engine", -1)
+    reason = given_up(Cluster([[], [once]]), seconds=1)
+    assert reason.startswith("the server was given 1 s by the plan, and is not ready:")
+    assert "0 of 1 pods ready; real-0 (pod server-0): waiting to be tried again" in reason
+    assert "unrecognized arguments: --mlock" in reason
+
+
+def test_the_time_is_that_of_each_group_where_they_change_one_after_the_other() -> None:
+    first = recorded_pod("serves", name="server-1")
+    looks: list[Pods] = [[]] * 40 + [[first]] * 40 + [[first, SERVES]]
+    began = time.monotonic()
+    waited(Cluster(looks), pods=2, seconds=1, patience=replace(HURRIED, between_looks=0.02))
+    assert time.monotonic() - began > 1
+
+
+def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
+    refusals = iter([True, False, True, True, False])
+
+    def moody(path: str, query: Mapping[str, str]) -> Answer:
+        assert path == PODS
+        return None if next(refusals) else {"items": [] if next(iter_looks) else [SERVES]}
+
+    iter_looks: Iterator[bool] = iter([True, False])
+    with api_server(moody, status=503) as api:
+        asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, HURRIED))
+
+
+def test_a_cluster_that_is_gone_for_long_ends_the_wait_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(pulumi.RunError) as caught:
+        asyncio.run(UNTIL_IT_SERVES(server(ClusterApi(kubeconfig(port))), "server-1a2b", lambda _: None, HURRIED))
+    assert "the cluster has not answered for" in str(caught.value)
+    assert "Connection refused" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_wait_can_be_broken_off() -> None:
+    async def broken_off(api: ClusterApi) -> None:
+        waiting = asyncio.create_task(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, HURRIED))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    began = time.monotonic()
+    with api_server(Cluster([[]])) as api:
+        asyncio.run(broken_off(api))
+    assert time.monotonic() - began < 5
+
+
+def stamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
