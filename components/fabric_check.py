@@ -96,7 +96,8 @@ def _fault(root: Path, device: str, file: Path | None) -> str | None:
         os.close(os.open(file, os.O_RDWR))
     except OSError as refusal:
         return f"/dev/infiniband/{file.name} cannot be opened ({refusal.strerror}): let the RDMA plugin hand it out"
-    ports = sorted((root / "sys/class/infiniband" / device / "ports").iterdir())
+    directory = root / "sys/class/infiniband" / device / "ports"
+    ports = [directory / name for name in _names(directory)]
     linked = [port for port in ports if _text(port / "link_layer") == INFINIBAND]
     if not linked:
         layers = ", ".join(sorted({_text(port / "link_layer") for port in ports})) or "unknown"
@@ -136,7 +137,11 @@ def _names(directory: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    return file.read_text().strip()
+    """What a file of `/sys` says; not every driver has every file, and one that fails answers with an error."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return "unknown"
 
 
 def main() -> int:

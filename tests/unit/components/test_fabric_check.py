@@ -1,6 +1,7 @@
 """The fabric check: one good container passes, and each fault is told by a message of its own."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,22 +10,40 @@ import pytest
 
 from components import fabric_check
 
-CONTAINER = Path(__file__).parents[2] / "data/fabric/container.json"
+DATA = Path(__file__).parents[2] / "data/fabric"
+CONTAINER = DATA / "container.json"
+RECORDED = json.loads((DATA / "recorded.json").read_text())
+CARDS = ("hfi1_0", "mlx4_0", "mlx5_0")
 ENVIRONMENT = {"NCCL_IB_DISABLE": "0", "NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
 FIRST_PORT = "sys/class/infiniband/mlx5_0/ports/1"
 NO_CAPABILITY = "CapEff:\t0000000000000000\n"
 IPC_LOCK_IN_FORCE = "CapEff:\t0000000000004000\n"
-DEFAULT_LIMIT = "Max locked memory         65536                65536                bytes     \n"
+DEFAULT_LIMIT = RECORDED["limits"]["a distribution's default"]
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """The container's trees, without a fault."""
-    files: dict[str, str] = json.loads(CONTAINER.read_text())["files"]
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path, json.loads(CONTAINER.read_text())["files"])
     return tmp_path
+
+
+@pytest.fixture
+def recorded(root: Path) -> Path:
+    """The same with the cards of three real machines, all of which it was given."""
+    shutil.rmtree(root / "sys/class/infiniband")
+    shutil.rmtree(root / "sys/class/infiniband_verbs")
+    write(root, RECORDED["files"])
+    for number, card in enumerate(CARDS):
+        verbs = f"uverbs{number}"
+        write(root, {f"sys/class/infiniband_verbs/{verbs}/ibdev": f"{card}\n", f"dev/infiniband/{verbs}": ""})
+    return root
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
 
 
 def check(root: Path, *devices: str, **environment: str) -> list[str]:
@@ -34,6 +53,46 @@ def check(root: Path, *devices: str, **environment: str) -> list[str]:
 def test_a_container_that_was_given_working_cards_passes(root: Path) -> None:
     assert check(root) == []
     assert check(root, "mlx5_0", "mlx5_1") == []
+
+
+def test_cards_of_real_machines_pass(recorded: Path) -> None:
+    assert check(recorded) == []
+    assert check(recorded, *CARDS) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "phys_state"),
+    [("1: DOWN\n", "3: Disabled\n"), ("2: INIT\n", "5: LinkUp\n"), ("3: ARMED\n", "5: LinkUp\n")],
+)
+def test_one_working_port_of_a_card_is_enough_and_none_is_told_with_the_state_of_each(
+    recorded: Path, state: str, phys_state: str
+) -> None:
+    """States and their numbers: the kernel's drivers/infiniband/core/sysfs.c."""
+    for port in ("1", "2"):
+        assert check(recorded) == []
+        directory = f"sys/class/infiniband/mlx4_0/ports/{port}"
+        write(recorded, {f"{directory}/state": state, f"{directory}/phys_state": phys_state})
+    [fault] = check(recorded)
+    said = f"{state.strip()}, {phys_state.strip()}"
+    assert fault.startswith(f"mlx4_0: port 1 is {said}; port 2 is {said}: check cable and switch")
+
+
+def test_a_card_without_link_layer_or_ports_is_refused_and_breaks_nothing(recorded: Path) -> None:
+    """As old drivers have them, and other kinds of devices."""
+    (recorded / "sys/class/infiniband/hfi1_0/ports/1/link_layer").unlink()
+    shutil.rmtree(recorded / "sys/class/infiniband/mlx5_0/ports")
+    faults = check(recorded)
+    assert len(faults) == 2
+    for fault, card in zip(faults, ("hfi1_0", "mlx5_0"), strict=True):
+        assert fault.startswith(f"{card}: its link layer is unknown, not InfiniBand")
+
+
+def test_a_card_whose_driver_answers_with_an_error_is_refused_and_breaks_nothing(recorded: Path) -> None:
+    state = recorded / "sys/class/infiniband/hfi1_0/ports/1/state"
+    state.unlink()
+    state.mkdir()  # reading it fails, as it does where the kernel cannot query the port
+    [fault] = check(recorded)
+    assert fault.startswith("hfi1_0: port 1 is unknown, 5: LinkUp: check cable and switch")
 
 
 def test_a_node_without_cards_is_refused(root: Path) -> None:
@@ -106,6 +165,12 @@ def test_too_little_locked_memory_is_refused_with_where_it_is_set(root: Path) ->
     [fault] = limited(root, NO_CAPABILITY)
     assert "locked memory is limited to 65536 bytes" in fault
     assert "LimitMEMLOCK=infinity" in fault
+
+
+def test_a_limit_that_is_as_good_as_none_passes(root: Path) -> None:
+    (root / "proc/self/limits").write_text(RECORDED["limits"]["practically none"])
+    (root / "proc/self/status").write_text(NO_CAPABILITY)
+    assert check(root) == []
 
 
 def test_the_capability_counts_only_where_it_is_in_force(root: Path) -> None:
