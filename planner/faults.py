@@ -14,6 +14,7 @@ from planner.versions import Version
 
 _COUNTS = (
     "nodes",
+    "paid_nodes",
     "gpus_per_node",
     "tensor_parallel",
     "pipeline_parallel",

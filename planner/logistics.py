@@ -39,13 +39,14 @@ def load_seconds(request: FitRequest, weights: int) -> float:
 
 
 def cost_per_hour(request: FitRequest) -> float | None:
-    """US dollars per hour of all nodes: a stated rate per GPU, else the dated price of the instance type.
+    """US dollars per hour of all nodes that are paid for: a stated rate per GPU, else the instance type's dated price.
 
     `None`: neither is known. Raises NotInCatalogueError.
     """
+    nodes = request.paid_nodes or request.nodes
     if request.usd_per_gpu_hour is not None:
-        return round(request.usd_per_gpu_hour * request.nodes * request.gpus_per_node, 4)
+        return round(request.usd_per_gpu_hour * nodes * request.gpus_per_node, 4)
     if request.instance_type is None:
         return None
     price = find_instance(request.instance_type).usd_per_hour
-    return None if price is None else round(price * request.nodes, 4)
+    return None if price is None else round(price * nodes, 4)

@@ -121,6 +121,7 @@ class Plan:
     load_seconds: float | None = None
     """Seconds from the server's start to its first answer: reading the weights and starting the engine."""
     cost_per_hour_usd: float | None = None
+    """US dollars per hour of all nodes of the stack, other replicas and spares among them."""
     engine_args: tuple[str, ...] = ()
     """Arguments derived from the model and the plan. The model's path, its served name, host, port and the ranks of a
     group are the server's own business and not among them."""

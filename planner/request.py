@@ -42,6 +42,9 @@ class FitRequest:
     """AWS instance type of the nodes, for its price and host memory."""
     usd_per_gpu_hour: float | None = None
     """What a GPU costs per hour; overrides the table of instance prices."""
+    paid_nodes: int | None = None
+    """Nodes to count in the cost, where more are paid for than this server takes: other replicas, a spare. Unset:
+    `nodes`."""
     host_memory_bytes: int | None = None
     """Memory of a node, or the limit set for the server's container."""
     shared_memory_bytes: int | None = None

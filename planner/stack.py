@@ -28,7 +28,7 @@ def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
 def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest:
     """All that a stack says about model, hardware and engine; the lock's bytes where there is one.
 
-    Of several replicas it asks for one, on its share of the nodes.
+    Of several replicas it asks for one, on its share of the nodes, and for the cost of all nodes.
     """
     nodes, model, weights, stage, engine = stack.nodes, stack.model, stack.weights, stack.stage, stack.engine
     bandwidth = bytes_per_second(stage.bandwidth) if stage.bandwidth else DEFAULT_STAGING_BYTES_PER_SECOND
@@ -42,6 +42,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         fabric=nodes.fabric.kind if nodes.fabric else None,
         driver=nodes.driver,
         usd_per_gpu_hour=nodes.usd_per_gpu_hour,
+        paid_nodes=len(nodes.names) or None,
         host_memory_bytes=quantity_bytes(engine.memory) if engine.memory else None,
         engine="vllm" if engine.name is EngineName.VLLM else "llama.cpp",
         engine_version=engine.version,

@@ -29,7 +29,7 @@ def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     """What is known of memory, cache, disk, time and cost: a label and a line each."""
     yield from _memory(plan)
     yield from _cache(request, plan)
-    yield from _logistics(plan)
+    yield from _logistics(request, plan)
 
 
 def duration(seconds: float) -> str:
@@ -124,14 +124,15 @@ def _requests(request: FitRequest, context: int, tokens: int) -> str:
     return f"{context:,}, {tokens / context:.1f} such requests at a time"
 
 
-def _logistics(plan: Plan) -> Iterator[tuple[str, str]]:
+def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     parts = []
     if plan.weights_bytes is not None and plan.disk_bytes is not None:
         parts.append(f"weights {plan.weights_bytes / 1e9:.1f} GB, volume {plan.disk_bytes / 1e9:.1f} GB")
     if plan.download_seconds is not None and plan.load_seconds is not None:
         parts.append(f"download {duration(plan.download_seconds)}, load {duration(plan.load_seconds)}")
     if plan.cost_per_hour_usd is not None:
-        parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h")
+        more = f" for all {request.paid_nodes} nodes" if request.paid_nodes not in (None, request.nodes) else ""
+        parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
     if parts:
         yield "logistics", "; ".join(parts)
 

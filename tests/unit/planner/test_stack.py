@@ -11,6 +11,7 @@ from config.stack import StackConfig
 from config.weights import WeightsLock
 from planner import fit
 from planner.stack import request_of_named_stack, request_of_stack
+from planner.summary import summary
 
 _PROGRAM = Path(__file__).parents[3]
 
@@ -59,7 +60,18 @@ def test_of_several_replicas_one_is_planned_on_its_share_of_the_nodes() -> None:
     sections = deepcopy(_SECTIONS)
     sections["nodes"]["names"] = ["a", "b", "c", "d", "spare"]
     sections["engine"]["replicas"] = 2
-    assert request_of_stack(StackConfig.parse(sections), None).nodes == 2
+    request = request_of_stack(StackConfig.parse(sections), None)
+    assert request.nodes == 2
+    # 5 nodes of 8 GPUs at 2.50 $/h: both servers, and the spare.
+    planned = fit(request)
+    assert planned.cost_per_hour_usd == 100.0
+    assert "100.00 $/h for all 5 nodes" in summary(request, planned)
+
+
+def test_the_cost_of_a_stack_with_one_server_needs_no_explanation() -> None:
+    request = request_of_stack(StackConfig.parse(_SECTIONS), None)
+    assert "40.00 $/h" in summary(request, fit(request))
+    assert "for all" not in summary(request, fit(request))
 
 
 def test_two_nodes_of_h100_fit_with_the_published_weights_by_stage() -> None:
