@@ -1,5 +1,8 @@
 """`pulumi up --stack h100x16`: a group over two simulated nodes, by the real controller and scheduler."""
 
+import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -334,6 +337,34 @@ def test_groups_change_one_after_the_other_and_a_version_that_does_not_start_sto
 
     again = h100x16.up("--expect-no-changes")
     assert again.status == 0, again
+
+
+def test_ctrl_c_ends_the_waiting_and_the_next_up_goes_on(
+    nodes: AddNodes, h100x16: Project, group: Group, tmp_path: Path
+) -> None:
+    nodes("2x8h100")
+    h100x16.configure(engine={"cpus": 100_000})
+    command = ["pulumi", "up", "--stack", h100x16.stack, "--yes", "--skip-preview", "--non-interactive"]
+    said = tmp_path / "said"
+    with said.open("w") as output:
+        up = subprocess.Popen(
+            command,
+            cwd=h100x16.directory,
+            env={**os.environ, **h100x16.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        group.wait_until(lambda: "waiting for a node" in said.read_text(), "it is said what the pods do")
+        os.killpg(up.pid, signal.SIGINT)
+        assert up.wait(timeout=30) != 0
+    assert "Traceback" not in said.read_text()
+
+    h100x16.configure(engine={"cpus": 48})
+    again = h100x16.up()
+    assert again.status == 0, again
+    assert group.is_ready()
 
 
 def test_each_group_has_one_part_of_the_fabric_to_itself_where_the_stack_names_its_label(
