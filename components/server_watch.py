@@ -37,6 +37,12 @@ _ADVICE = {
         "`kubectl logs -n {namespace} {pod} -c engine --previous`."
     ),
 }
+_FORMER_KIND = (
+    "To do: the server was of another kind before the change, and holds what this one waits for; end it: "
+    "`kubectl delete {kind} -n {namespace} -l app.kubernetes.io/instance={instance},"
+    "app.kubernetes.io/component=server`, and run `pulumi up` again."
+)
+"""Pulumi removes what a program no longer has when all else is done, which then would never be."""
 _STAYS = "The server stays as it is and goes on trying; the next `pulumi up` waits for it again."
 
 
@@ -82,6 +88,7 @@ class _Watch:
         self._warnings = ClusterWarnings(server.api, server.namespace)
         self._failures = StartFailures()
         self._pods: Sequence[PodReport] = ()
+        self._others: Sequence[PodReport] = ()
         self._most_ready = 0
         self._answered = self._advanced = time.monotonic()
         self._told, self._told_at = "", 0.0
@@ -96,6 +103,7 @@ class _Watch:
             return False
         self._answered = now
         self._pods = [pod for pod in pods if pod.version == self.server.version]
+        self._others = [pod for pod in pods if pod.version != self.server.version]
         if self._ready >= self.server.pods:
             self._failures.note_obstacles({}, now)
             return True
@@ -158,10 +166,14 @@ class _Watch:
             raise pulumi.RunError("\n  ".join([f"{heading}:", *reasons, *self._advice(), _STAYS]))
 
     def _advice(self) -> Iterator[str]:
+        names = {"namespace": self.server.namespace, "instance": self.server.instance}
         if first := self._failures.first():
             container, pod = first
             if advice := _ADVICE.get(container):
-                yield "To do: " + advice.format(namespace=self.server.namespace, instance=self.server.instance, pod=pod)
+                yield "To do: " + advice.format(**names, pod=pod)
+        groups = self.server.pods > 1
+        if any(bool(pod.place[0]) is not groups and not pod.over for pod in self._others):
+            yield _FORMER_KIND.format(**names, kind="deployment" if groups else "leaderworkerset")
 
     def _doing(self) -> str:
         """One line: "1 of 2 pods ready; h100-0 (pod server-0): loading"."""

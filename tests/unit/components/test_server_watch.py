@@ -21,7 +21,8 @@ from tests.unit.components.recorded_pods import VERSION, ended_again, loading, r
 UNTIL_IT_SERVES = server_watch.until_it_serves
 """As it is before the fixture of this directory takes its place."""
 
-HURRIED = Patience(between_looks=0.01, between_words=0, obstacle=0.3, slow_start=0.6, unheard_of=0.3)
+PATIENT = Patience(between_looks=0.01, between_words=0)
+HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, unheard_of=0.3)
 PODS = "/api/v1/namespaces/serving/pods"
 EVENTS = "/api/v1/namespaces/serving/events"
 Pods = Sequence[dict[str, Any]]
@@ -48,7 +49,7 @@ def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
     return Server(api, "serving", "h200", labels, VERSION, pods, seconds)
 
 
-def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = HURRIED) -> list[str]:
+def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = PATIENT) -> list[str]:
     """What was said until the server served."""
     said: list[str] = []
     with api_server(cluster) as api:
@@ -59,7 +60,7 @@ def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patienc
 def given_up(cluster: Cluster, pods: int = 1, seconds: int = 60) -> str:
     """The reason why it was not."""
     with pytest.raises(pulumi.RunError) as caught:
-        waited(cluster, pods, seconds)
+        waited(cluster, pods, seconds, HURRIED)
     return str(caught.value)
 
 
@@ -85,7 +86,7 @@ def test_what_the_pods_go_through_is_said_once_each() -> None:
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
     checking, loads = recorded_pod("checks its weights"), loading(recorded_pod("serves"))
-    said = waited(Cluster([[], [checking], [loads], [SERVES]]), patience=replace(HURRIED, between_words=60))
+    said = waited(Cluster([[], [checking], [loads], [SERVES]]), patience=replace(PATIENT, between_words=60))
     assert said == ["0 of 1 pods ready", "1 of 1 pods ready"]
 
 
@@ -182,11 +183,22 @@ def test_a_pod_without_a_node_is_given_up_after_a_while_with_the_schedulers_word
     assert time.monotonic() - began >= HURRIED.obstacle
 
 
+def test_a_server_of_another_kind_that_holds_the_gpus_is_told_with_how_to_end_it() -> None:
+    old = recorded_pod("serves", name="old", version="before")
+    reason = given_up(Cluster([[recorded_pod("has no node", group="0", worker="0"), old]]), pods=2)
+    assert "kubectl delete deployment -n serving -l app.kubernetes.io/instance=h200," in reason
+    old_group = recorded_pod("serves", name="old", version="before", group="1", worker="0")
+    reason = given_up(Cluster([[recorded_pod("has no node", group="0", worker="0"), old_group]]), pods=2)
+    assert "kubectl delete" not in reason, "groups change one after the other"
+    reason = given_up(Cluster([[recorded_pod("has no node"), old_group]]), pods=1)
+    assert "kubectl delete leaderworkerset -n serving" in reason
+
+
 def test_a_pod_without_a_node_is_waited_for_as_long_as_pods_before_it_are_leaving() -> None:
     leaving = recorded_pod("serves", name="old", version="before")
     leaving["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:00Z", "deletionGracePeriodSeconds": 60}
     looks: list[Pods] = [[recorded_pod("has no node"), leaving]] * 60
-    assert waited(Cluster([*looks, [SERVES]]))[-1] == "1 of 1 pods ready"
+    assert waited(Cluster([*looks, [SERVES]]), patience=HURRIED)[-1] == "1 of 1 pods ready"
 
 
 def test_pods_that_are_refused_are_told_with_the_clusters_warning() -> None:
@@ -221,11 +233,15 @@ def test_when_the_plans_time_is_over_the_last_moments_are_told() -> None:
 
 
 def test_the_time_is_that_of_each_group_where_they_change_one_after_the_other() -> None:
-    first = recorded_pod("serves", name="server-1")
-    looks: list[Pods] = [[]] * 40 + [[first]] * 40 + [[first, SERVES]]
     began = time.monotonic()
-    waited(Cluster(looks), pods=2, seconds=1, patience=replace(HURRIED, between_looks=0.02))
-    assert time.monotonic() - began > 1
+
+    def one_after_the_other(path: str, _: Mapping[str, str]) -> Answer:
+        ready = int((time.monotonic() - began) / 1.2)
+        return {"items": [recorded_pod("serves", name=f"server-{number}") for number in range(ready)]}
+
+    with api_server(one_after_the_other) as api:
+        asyncio.run(UNTIL_IT_SERVES(server(api, pods=2, seconds=2), "server-1a2b", lambda _: None, HURRIED))
+    assert time.monotonic() - began > 2, "longer than one of them may take"
 
 
 def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
@@ -237,7 +253,7 @@ def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
 
     iter_looks: Iterator[bool] = iter([True, False])
     with api_server(moody, status=503) as api:
-        asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, HURRIED))
+        asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, PATIENT))
 
 
 def test_a_cluster_that_is_gone_for_long_ends_the_wait_in_one_line() -> None:
