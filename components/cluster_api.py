@@ -6,6 +6,8 @@ objects of a large cluster.
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -27,6 +29,8 @@ class ClusterApi:
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._kubeconfig = kubeconfig
         self._client: ApiClient | None = None
+        self.answered_at = datetime.now(UTC)
+        """When it last answered, by the cluster's own clock."""
 
     def read(self, path: str, **query: str) -> dict[str, Any]:
         """The JSON at a path that every cluster has. Raises ClusterUnreachable."""
@@ -53,6 +57,8 @@ class ClusterApi:
         request = client.param_serialize("GET", path, query_params=list(query.items()), auth_settings=["BearerToken"])
         response = client.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
         answer: dict[str, Any] = json.loads(response.read())  # type: ignore[no-untyped-call]
+        date = response.headers.get("Date")
+        self.answered_at = parsedate_to_datetime(date) if date else datetime.now(UTC)
         if response.status == HTTPStatus.NOT_FOUND:
             return None
         if response.status != HTTPStatus.OK:

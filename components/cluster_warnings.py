@@ -6,21 +6,19 @@ Somebody who may not read events does without.
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from components.cluster_api import ClusterApi, ClusterUnreachable
 
 _SECONDS_BETWEEN_QUESTIONS = 10.0
-_CLOCKS_DIFFER = timedelta(seconds=30)
 
 
 class ClusterWarnings:
-    """The warnings of one namespace from now on."""
+    """The warnings of one namespace."""
 
     def __init__(self, api: ClusterApi, namespace: str) -> None:
         self._api, self._path = api, f"/api/v1/namespaces/{namespace}/events"
-        self._since = datetime.now(UTC) - _CLOCKS_DIFFER
         self._asked: float | None = None
         self._events: Sequence[Mapping[str, Any]] = ()
 
@@ -28,15 +26,15 @@ class ClusterWarnings:
         """The last warning about a pod; None: there is none."""
         return _last([event for event in self._read() if event["involvedObject"].get("uid") == uid])
 
-    def of_making(self, workload: str) -> str | None:
-        """The last failure to make a part of a workload, each of which is named after it; None: there is none."""
+    def of_making(self, workload: str, since: datetime) -> str | None:
+        """The last failure to make a part of a workload, each of which is named after it; None: none `since` then."""
         return _last(
             [
                 event
                 for event in self._read()
                 if event["reason"] == "FailedCreate"
                 and f"{event['involvedObject']['name']}-".startswith(f"{workload}-")
-                and _moment(event) >= self._since
+                and _moment(event) >= since
             ]
         )
 

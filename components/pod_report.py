@@ -26,6 +26,8 @@ class Ending:
     """How often it has ended in this pod."""
     at_rest: bool
     """Whether it waits for its next attempt, and does not run."""
+    started: datetime
+    """When its last attempt began, by the cluster's clock."""
     status: str
     """Exit status, and why where that is known: "137 (OOMKilled)"."""
     message: str
@@ -84,7 +86,7 @@ def report(pod: Mapping[str, Any]) -> PodReport:
         ready=ready,
         doing="ready" if ready else _doing(pod["spec"], status),
         obstacle=_unscheduled(conditions.get("PodScheduled", {})) or _kept_from_starting(status),
-        endings=tuple(_endings(status, _told_to_end(metadata))),
+        endings=tuple(_endings(metadata, status)),
     )
 
 
@@ -130,14 +132,16 @@ def _told_to_end(metadata: Mapping[str, Any]) -> datetime | None:
     return datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
 
 
-def _endings(status: Mapping[str, Any], told_to_end: datetime | None) -> Iterator[Ending]:
+def _endings(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Ending]:
     """Those of containers, and of a pod that will not be tried again, such as one that its node refused or evicted.
 
     What ends because it is told to is no failure.
     """
+    told_to_end = _told_to_end(metadata)
     if status.get("phase") == "Failed" and told_to_end is None:
-        message = status.get("message", "")
-        yield Ending("pod", 1, True, status.get("reason", "Failed"), message, status.get("startTime", ""))
+        made = metadata["creationTimestamp"]
+        reason, message = status.get("reason", "Failed"), status.get("message", "")
+        yield Ending("pod", 1, True, datetime.fromisoformat(made), reason, message, finished=made)
     for container in _statuses(status):
         state = container["state"]
         ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
@@ -151,6 +155,7 @@ def _endings(status: Mapping[str, Any], told_to_end: datetime | None) -> Iterato
             container=container["name"],
             times=container.get("restartCount", 0) + ("terminated" in state),
             at_rest="running" not in state,
+            started=datetime.fromisoformat(ended["startedAt"]),
             status=f"{ended['exitCode']}" + (f" ({why})" if why not in ("", "Error", "Completed") else ""),
             message=ended.get("message", "").strip(),
             finished=ended["finishedAt"],

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import pulumi
 
@@ -90,6 +91,7 @@ class _Watch:
         self._pods: Sequence[PodReport] = ()
         self._others: Sequence[PodReport] = ()
         self._most_ready = 0
+        self._began: datetime | None = None
         self._answered = self._advanced = time.monotonic()
         self._told, self._told_at = "", 0.0
 
@@ -102,13 +104,14 @@ class _Watch:
             self._bear(reason, now)
             return False
         self._answered = now
+        self._began = self._began or self.server.api.answered_at
         self._pods = [pod for pod in pods if pod.version == self.server.version]
         self._others = [pod for pod in pods if pod.version != self.server.version]
         if self._ready >= self.server.pods:
             self._failures.note_obstacles({}, now)
             return True
-        self._failures.note_endings(self._pods)
-        self._failures.note_obstacles(dict(self._obstacles(places_come_free=any(pod.leaving for pod in pods))), now)
+        self._failures.note_endings(self._pods, self._began)
+        self._failures.note_obstacles(dict(self._obstacles(self._began)), now)
         self._judge(now)
         return False
 
@@ -144,15 +147,16 @@ class _Watch:
                 f"whether the server starts is not known: the cluster has not answered for {silent:.0f} s ({reason})"
             )
 
-    def _obstacles(self, *, places_come_free: bool) -> Iterator[tuple[str, Obstacle]]:
+    def _obstacles(self, began: datetime) -> Iterator[tuple[str, Obstacle]]:
         """What is in the way of each pod, by its identity, or of all those that are not there."""
+        places_come_free = any(pod.leaving for pod in [*self._pods, *self._others])
         for pod in self._staying:
             if pod.obstacle and not (pod.node is None and places_come_free):
                 yield pod.uid, Obstacle(f"{pod.where}: {pod.obstacle}", self.patience.obstacle)
             elif pod.doing == "starting" and (warning := self._warnings.of_pod(pod.uid)):
                 yield pod.uid, Obstacle(f"{pod.where}: {warning}", self.patience.slow_start)
         missing = self.server.pods - len(self._staying)
-        if missing > 0 and (warning := self._warnings.of_making(self.workload)):
+        if missing > 0 and (warning := self._warnings.of_making(self.workload, began)):
             yield "", Obstacle(f"{missing} of its pods cannot be made: {warning}", self.patience.obstacle)
 
     def _judge(self, now: float) -> None:

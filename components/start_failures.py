@@ -8,6 +8,7 @@ counting at 0.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from components.pod_report import Ending, PodReport
 
@@ -50,23 +51,29 @@ class StartFailures:
     """All that went wrong since the watch began."""
 
     def __init__(self) -> None:
-        self._looked = False
         self._counted: dict[tuple[str, str], int] = {}
         self._failures: Counter[tuple[tuple[str, str], str]] = Counter()
         self._last: dict[tuple[tuple[str, str], str], tuple[PodReport, Ending]] = {}
         self._since: dict[str, float] = {}
         self._obstacles: Mapping[str, Obstacle] = {}
 
-    def note_endings(self, pods: Sequence[PodReport]) -> None:
-        """Counts what ended since the last look."""
+    def note_endings(self, pods: Sequence[PodReport], began: datetime) -> None:
+        """Counts what ended since the last look; `began`: when the first look was, by the cluster's clock.
+
+        The reason of a failure before that may have been mended since, so that such failures alone are never enough: of
+        a container that is at rest the next attempt decides.
+        """
         for pod in pods:
             for ending in pod.endings:
-                before = self._counted.get((pod.uid, ending.container), 0 if self._looked else _forgiven(ending))
-                self._counted[pod.uid, ending.container] = max(before, ending.times)
-                if ending.times > before:
-                    self._failures[pod.place, ending.container] += ending.times - before
-                    self._last[pod.place, ending.container] = pod, ending
-        self._looked = True
+                key, before = (pod.place, ending.container), self._counted.get((pod.uid, ending.container), 0)
+                self._counted[pod.uid, ending.container] = ending.times
+                if ending.times <= before:
+                    continue
+                self._last[key] = pod, ending
+                if ending.started > began:
+                    self._failures[key] += ending.times - before
+                elif ending.at_rest:
+                    self._failures[key] = max(self._failures[key], min(ending.times, _limit(ending.container) - 1))
 
     def note_obstacles(self, obstacles: Mapping[str, Obstacle], now: float) -> None:
         """Replaces what is in the way, by the pod that it is in the way of; a clock runs for each as long as it is."""
@@ -80,7 +87,7 @@ class StartFailures:
 
     def given_up(self, now: float) -> list[str]:
         """What the server is given up for, each several lines; empty: there is still hope."""
-        if any(times >= ENDINGS.get(container, 3) for (_, container), times in self._failures.items()):
+        if any(times >= _limit(container) for (_, container), times in self._failures.items()):
             return self.endings()
         spent = {
             obstacle.text for key, obstacle in self._obstacles.items() if now - self._since[key] >= obstacle.patience
@@ -102,13 +109,8 @@ class StartFailures:
         return ending.container, pod.name
 
 
-def _forgiven(ending: Ending) -> int:
-    """How many endings before the first look do not count.
-
-    The reason may have been mended since. Of a container that runs none counts; of one that is at rest so many that
-    its next attempt decides.
-    """
-    return max(0, ending.times - ENDINGS.get(ending.container, 3) + 1) if ending.at_rest else ending.times
+def _limit(container: str) -> int:
+    return ENDINGS.get(container, ENDINGS["engine"])
 
 
 def _told(pods: Sequence[PodReport], container: str, status: str, message: str) -> Iterator[str]:

@@ -10,9 +10,18 @@ _RECORDED = json.loads((Path(__file__).parents[2] / "data/pods/recorded.json").r
 VERSION = "0123456789abcdef"
 
 
-def recorded_pod(moment: str, *, name: str = "server-0", version: str = VERSION, **place: str) -> dict[str, Any]:
-    """A recorded pod under the name and of the template of a test; `group` and `worker` are its numbers in a group."""
+def recorded_pod(
+    moment: str, *, name: str = "server-0", version: str = VERSION, before: bool = False, **place: str
+) -> dict[str, Any]:
+    """A recorded pod under the name and of the template of a test; `group` and `worker` are its numbers in a group.
+
+    What failed in it began after the test, unless it is said to be `before`.
+    """
     pod: dict[str, Any] = deepcopy(_RECORDED["pods"][moment])
+    for status in pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", []):
+        for state in (status["state"], status["lastState"]):
+            if "terminated" in state and not before:
+                state["terminated"]["startedAt"] = "2999-01-01T00:00:00Z"
     pod["metadata"] |= {"name": name, "uid": f"uid-of-{name}", "annotations": {"server.heavylift/template": version}}
     for word, number in place.items():
         pod["metadata"]["labels"][f"leaderworkerset.sigs.k8s.io/{word}-index"] = number

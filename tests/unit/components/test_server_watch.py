@@ -159,14 +159,22 @@ def test_the_rank_that_failed_first_is_told_first_and_the_same_words_once() -> N
     assert "kubectl logs -n serving a1 " in reason
 
 
-def test_what_failed_before_the_first_look_is_forgiven_but_for_the_last_attempt() -> None:
-    """The reason may have been mended since; a pod at rest shows it with its next attempt."""
-    at_rest = ended_again(recorded_pod("has altered weights"), "verify", 7)
-    assert waited(Cluster([[at_rest], [at_rest], [at_rest], [SERVES]]))[-1] == "1 of 1 pods ready"
-    again = ended_again(recorded_pod("has altered weights"), "verify", 8)
-    assert "README.md: SHA-256 is" in given_up(Cluster([[at_rest], [again]]))
-    old = ended_again(loading(recorded_pod("serves")), "engine", 9)
-    assert waited(Cluster([[old], [old], [SERVES]]))[-1] == "1 of 1 pods ready"
+def test_what_failed_before_the_first_look_may_have_been_mended_and_the_next_attempt_decides() -> None:
+    at_rest = ended_again(recorded_pod("has altered weights", before=True), "verify", 7)
+    told_late = ended_again(recorded_pod("has altered weights", before=True), "verify", 8)
+    assert waited(Cluster([[at_rest], [at_rest], [told_late], [told_late], [SERVES]]))[-1] == "1 of 1 pods ready"
+    again = ended_again(recorded_pod("has altered weights"), "verify", 9)
+    assert "README.md: SHA-256 is" in given_up(Cluster([[at_rest], [told_late], [again]]))
+
+
+def test_what_failed_long_ago_in_a_container_that_runs_does_not_count() -> None:
+    pod = recorded_pod("serves")
+    [engine] = pod["status"]["containerStatuses"]
+    [failed] = recorded_pod("has a wrong flag", before=True)["status"]["containerStatuses"]
+    engine |= {"restartCount": 9, "lastState": failed["lastState"]}
+    twice = recorded_pod("has a wrong flag")
+    twice["status"]["containerStatuses"][0]["restartCount"] = 11
+    assert waited(Cluster([[loading(pod)], [twice], [SERVES]]))[-1] == "1 of 1 pods ready"
 
 
 def test_an_image_that_cannot_be_pulled_is_borne_for_a_while() -> None:
