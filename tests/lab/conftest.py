@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from lab import engine
+from lab.hub.client import HubClient, running_hub
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT, Site, directory_of
 from tests.lab.kubectl import Kubectl
+from tests.lab.serving import own_hub
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -64,6 +66,14 @@ def environment(site: Site) -> dict[str, str]:
 def kubectl(site: Site) -> Kubectl:
     """kubectl as administrator."""
     return Kubectl(site.kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
+    """A hub on the host, where pods reach it."""
+    state = tmp_path_factory.mktemp("hub")
+    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
+        yield running
 
 
 @pytest.fixture

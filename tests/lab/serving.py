@@ -12,17 +12,18 @@ from lab.site import Site
 from tests.lab.kubectl import Kubectl
 
 WEIGHTS = "/var/lib/heavylift/weights"
-FIRST, SECOND = "1" * 40, "2" * 40
+FIRST, SECOND, THIRD = "1" * 40, "2" * 40, "3" * 40
 TOKEN = "hf_labtoken"
 FILLER = "filler.safetensors"
 FILLER_BYTES = 2 * 1024**3
 
 
 def own_hub(site: Site) -> dict[str, Any]:
-    """The table of a hub with the real model under another name, at two commits, once gated; and a shape to kill at."""
+    """The table of a hub with the real model under another name, at three commits, once gated; and one to kill at."""
     model = {"disk": str(site.directory / MODEL_FILE)}
     first = {MODEL_FILE: model, "README.md": {"text": "the first revision\n"}, "config.json": {"text": "{}\n"}}
     second = {**first, "README.md": {"text": "the second revision\n"}}
+    third = {**first, "README.md": {"text": "the third revision\n"}}
     filler = {"generate": {"seed": 1, "size": FILLER_BYTES}}
     return {
         "repositories": {
@@ -30,6 +31,7 @@ def own_hub(site: Site) -> dict[str, Any]:
                 "revisions": [
                     {"commit": FIRST, "branches": ["main"], "files": first},
                     {"commit": SECOND, "files": second},
+                    {"commit": THIRD, "files": third},
                 ]
             },
             "acme/large": {"revisions": [{"commit": FIRST, "branches": ["main"], "files": {**first, FILLER: filler}}]},

@@ -9,25 +9,17 @@ from typing import Any
 
 import pytest
 
-from lab.hub.client import HubClient, running_hub
+from lab.hub.client import HubClient
 from lab.images import MODEL_FILE
 from lab.lifecycle import Lab
-from lab.site import CHECKOUT, Site
+from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FILLER, FILLER_BYTES, FIRST, SECOND, TOKEN, Served, dev_stack, own_hub, pinned
+from tests.lab.serving import FILLER, FILLER_BYTES, FIRST, SECOND, TOKEN, Served, dev_stack, pinned
 
 MODEL_BYTES = 253_113_024
 README = "README.md"
 STAGE_JOB = "app.kubernetes.io/instance=dev,app.kubernetes.io/component=stage"
 Serve = Callable[[dict[str, Any]], Served]
-
-
-@pytest.fixture(scope="module")
-def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
-    """A hub on the host, where pods reach it."""
-    state = tmp_path_factory.mktemp("hub")
-    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
-        yield running
 
 
 @pytest.fixture
