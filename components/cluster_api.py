@@ -52,6 +52,23 @@ class ClusterApi:
         self._client = None  # credentials may have expired: the next question reads them anew
         raise ClusterUnreachable(reason) from None
 
+    def pass_on(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
+        """Status and text with which a pod or Service behind the API server's proxy answers within `seconds`.
+
+        Raises ClusterUnreachable when no answer comes; one of the API server itself is a Status object.
+        """
+        try:
+            client = self._client = self._client or _connection(self._kubeconfig)
+            headers = {"Content-Type": "application/json"}
+            request = client.param_serialize(
+                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            response = client.call_api(*request, _request_timeout=(_TIMEOUT_SECONDS[0], seconds))
+            return response.status, response.read().decode(errors="replace")  # type: ignore[no-untyped-call]
+        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
+            self._client = None
+            raise ClusterUnreachable(" ".join(str(fault).split())) from None
+
     def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         client = self._client = self._client or _connection(self._kubeconfig)
         request = client.param_serialize("GET", path, query_params=list(query.items()), auth_settings=["BearerToken"])

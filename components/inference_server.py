@@ -64,7 +64,7 @@ class InferenceServer(pulumi.ComponentResource):
         self._labels = labels(args["instance"], "server")
         self._pod = self._server_pod()
         port = self._pod.process(Role.ALONE).port
-        service = self._service(port, self._serving(self._workload()))
+        service = self._service(port, self._serving(self._workload(), port))
         self.endpoint = pulumi.Output.concat(
             "http://", service.metadata["name"], ".", args["namespace"], ".svc:", str(port), "/v1"
         )
@@ -100,7 +100,7 @@ class InferenceServer(pulumi.ComponentResource):
         disruption_budget(self._name, self._metadata(), self._labels, self)
         return leader_worker_set(self._name, self._metadata(), self._pod, self)
 
-    def _serving(self, workload: pulumi.CustomResource) -> pulumi.Output[pulumi.Resource]:
+    def _serving(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[pulumi.Resource]:
         """The workload, as soon as it serves; in a preview, at once."""
         args, serving = self._args, self._args["serving"]
         server = Server(
@@ -109,6 +109,7 @@ class InferenceServer(pulumi.ComponentResource):
             instance=args["instance"],
             labels=self._labels,
             version=self._pod.version,
+            port=port,
             pods=serving.pods,
             seconds=serving.await_seconds,
         )

@@ -61,6 +61,11 @@ class PodReport:
     """The failures of its containers."""
 
     @property
+    def is_worker(self) -> bool:
+        """Whether it only works for the leader of its group, and answers nobody."""
+        return self.place[1] not in ("", "0")
+
+    @property
     def where(self) -> str:
         """Node and pod, as a message names them."""
         return f"{self.node} (pod {self.name})" if self.node else f"pod {self.name}"

@@ -17,6 +17,7 @@ import pulumi
 
 from components.cluster_api import ClusterApi, ClusterUnreachable
 from components.cluster_warnings import ClusterWarnings
+from components.first_answer import NoAnswer, NotAsked, first_answer
 from components.pod_report import PodReport, report
 from components.start_failures import Obstacle, Patience, StartFailures
 
@@ -59,6 +60,8 @@ class Server:
     """Labels by which its pods are found."""
     version: str
     """Digest of the template of its pods."""
+    port: int
+    """Where it answers."""
     pods: int
     """How many there must be."""
     seconds: int
@@ -68,7 +71,7 @@ class Server:
 async def until_it_serves(
     server: Server, workload: str, say: Callable[[str], None], patience: Patience | None = None
 ) -> None:
-    """Returns when all pods of the object named `workload` are ready, and on the way tells `say` what they go through.
+    """Returns when all pods of the object named `workload` are ready and answer; tells `say` what they go through.
 
     Raises pulumi.RunError with the reason when they cannot start, or do not within the time that the plan gives them.
     """
@@ -77,8 +80,9 @@ async def until_it_serves(
         if words := watch.news():
             say(words)
         await asyncio.sleep(watch.patience.between_looks)
+    answers = await asyncio.to_thread(watch.ask)
     if words := watch.last_words():
-        say(words)
+        say(f"{words}; {answers}")
 
 
 class _Watch:
@@ -114,6 +118,24 @@ class _Watch:
         self._failures.note_obstacles(dict(self._obstacles(self._began)), now)
         self._judge(now)
         return False
+
+    def ask(self) -> str:
+        """Asks each server for one token; what came of it, in words. Raises pulumi.RunError when one fails."""
+        slowest = 0.0
+        for pod in self._staying:
+            if pod.is_worker:
+                continue
+            try:
+                seconds = first_answer(self.server.api, self.server.namespace, pod.name, self.server.port)
+            except NotAsked as reason:
+                return f"it was not asked for an answer: {reason}"
+            except NoAnswer as words:
+                advice = _ADVICE["engine"].format(namespace=self.server.namespace, pod=pod.name)
+                raise pulumi.RunError(
+                    f"the server is ready, and fails at its first answer:\n  {pod.where}: {words}\n  To do: {advice}"
+                ) from None
+            slowest = max(slowest, seconds)
+        return f"first answer after {slowest:.2f} s"
 
     def news(self) -> str | None:
         """What the pods go through, where that is other than what was said last, and that is a while ago."""

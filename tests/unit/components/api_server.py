@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from components.cluster_api import ClusterApi
 
-Answer = dict[str, Any] | bytes | None
+Answer = dict[str, Any] | bytes | tuple[int, str] | None
 Respond = Callable[[str, Mapping[str, str]], Answer]
 
 
 @contextmanager
 def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> Iterator[ClusterApi]:
-    """The way to a server with these answers, by path with or without query.
+    """The way to a server with these answers, by path with or without query: content, or status and text.
 
     Whatever else is asked gets `status` and a Status object.
     """
@@ -26,10 +26,16 @@ def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> It
             address = urlsplit(self.path)
             known = self._known(address.path, dict(parse_qsl(address.query)))
             refusal = {"kind": "Status", "message": f"{address.path} is forbidden to nobody"}
-            body = known if isinstance(known, bytes) else json.dumps(refusal if known is None else known).encode()
-            self.send_response(status if known is None else 200)
+            code, body = known if isinstance(known, tuple) else (status if known is None else 200, known)
+            if not isinstance(body, bytes | str):
+                body = json.dumps(refusal if body is None else body)
+            self.send_response(code)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(body.encode() if isinstance(body, str) else body)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
 
         def _known(self, path: str, query: Mapping[str, str]) -> Answer:
             if self.headers["Authorization"] != "Bearer sample":

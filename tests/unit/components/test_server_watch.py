@@ -1,6 +1,7 @@
 """The wait for a server, against recorded answers of an API server over real HTTP."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,11 +35,17 @@ class Cluster:
 
     looks: Sequence[Pods]
     warnings: Pods = ()
+    answer: Answer = field(default_factory=lambda: {"data": [{"id": "acme/model"}]})
+    """To what the server itself is asked."""
     asked: list[Mapping[str, str]] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
 
     def __call__(self, path: str, query: Mapping[str, str]) -> Answer:
         if path == EVENTS:
             return {"items": list(self.warnings)}
+        if "/proxy/" in path:
+            self.questions.append(path)
+            return self.answer
         assert path == PODS
         self.asked.append(query)
         return {"items": list(self.looks[min(len(self.asked), len(self.looks)) - 1])}
@@ -46,15 +53,15 @@ class Cluster:
 
 def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
     labels = {"app.kubernetes.io/instance": "h200", "app.kubernetes.io/component": "server"}
-    return Server(api, "serving", "h200", labels, VERSION, pods, seconds)
+    return Server(api, "serving", "h200", labels, VERSION, 8000, pods, seconds)
 
 
 def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = PATIENT) -> list[str]:
-    """What was said until the server served."""
+    """What was said until the server served, but for how long its first answer took."""
     said: list[str] = []
     with api_server(cluster) as api:
         asyncio.run(UNTIL_IT_SERVES(server(api, pods, seconds), "server-1a2b", said.append, patience))
-    return said
+    return [re.sub(r"; first answer after \d\.\d\d s$", "", words) for words in said]
 
 
 def given_up(cluster: Cluster, pods: int = 1, seconds: int = 60) -> str:
@@ -82,6 +89,27 @@ def test_what_the_pods_go_through_is_said_once_each() -> None:
         "0 of 1 pods ready; real-0 (pod server-0): loading",
         "1 of 1 pods ready",
     ]
+
+
+def test_every_leader_is_asked_and_no_worker() -> None:
+    places = [("a0", "0", "0"), ("a1", "0", "1"), ("b0", "1", "0"), ("b1", "1", "1")]
+    cluster = Cluster([[recorded_pod("serves", name=name, group=group, worker=w) for name, group, w in places]])
+    waited(cluster, pods=4)
+    assert cluster.questions == [
+        f"{PODS}/{name}:8000/proxy/v1/{door}" for name in ("a0", "b0") for door in ("models", "completions")
+    ]
+
+
+def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() -> None:
+    reason = given_up(Cluster([[SERVES]], answer=(500, '{"error": "size_k is not divisible"}')))
+    assert reason.startswith("the server is ready, and fails at its first answer:\n  real-0 (pod server-0): HTTP 500")
+    assert "size_k is not divisible" in reason
+    assert "kubectl logs -n serving server-0 -c engine --previous" in reason
+
+
+def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
+    said = waited(Cluster([[], [SERVES]], answer=(401, "a key is missing")))
+    assert said[-1] == "1 of 1 pods ready; it was not asked for an answer: HTTP 401: a key is missing"
 
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
@@ -256,6 +284,8 @@ def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
     refusals = iter([True, False, True, True, False])
 
     def moody(path: str, query: Mapping[str, str]) -> Answer:
+        if "/proxy/" in path:
+            return {"data": [{"id": "acme/model"}]}
         assert path == PODS
         return None if next(refusals) else {"items": [] if next(iter_looks) else [SERVES]}
 

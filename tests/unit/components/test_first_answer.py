@@ -1,0 +1,67 @@
+"""One token from a server, asked through an API server's proxy over real HTTP."""
+
+import json
+import socket
+
+import pytest
+
+from components.cluster_api import ClusterApi
+from components.first_answer import NoAnswer, NotAsked, first_answer
+from tests.unit.components.api_server import Answer, api_server, kubeconfig
+
+DOOR = "/api/v1/namespaces/serving/pods/server-0:8000/proxy/v1"
+MODELS: Answer = {"object": "list", "data": [{"id": "acme/model"}, {"id": "acme/other"}]}
+
+
+def asked(completions: Answer, models: Answer = MODELS) -> float:
+    """The first answer of a server with these answers."""
+    with api_server({f"{DOOR}/models": models, f"{DOOR}/completions": completions}) as api:
+        return first_answer(api, "serving", "server-0", 8000)
+
+
+def refused(message: str, status: int) -> Answer:
+    """The API server's own words, as it says them of a pod behind its proxy."""
+    return status, json.dumps({"kind": "Status", "apiVersion": "v1", "message": message, "code": status})
+
+
+def test_a_server_that_answers_took_some_time() -> None:
+    assert 0 < asked({"choices": [{"text": " 2"}]}) < 60
+
+
+def test_an_engines_error_is_told_in_its_own_words() -> None:
+    with pytest.raises(NoAnswer, match=r"HTTP 500: \{.*size_k must be divisible"):
+        asked((500, '{"object": "error",\n "message": "size_k must be divisible"}'))
+
+
+def test_an_engine_that_ends_while_it_is_asked_has_failed() -> None:
+    with pytest.raises(NoAnswer, match="it ended while it was asked"):
+        asked(refused("error trying to reach service: EOF", 503))
+    with pytest.raises(NoAnswer, match="it ended while it was asked"):
+        asked(refused("error trying to reach service: read tcp 10.0.0.1:8000: read: connection reset by peer", 503))
+
+
+@pytest.mark.parametrize(
+    ("completions", "models"),
+    [
+        (MODELS, refused("error trying to reach service: dial tcp 10.0.0.1:8000: network is unreachable", 503)),
+        (MODELS, refused("pods is forbidden: cannot get resource pods/proxy", 403)),
+        (MODELS, (401, '{"error": "Unauthorized"}')),
+        (MODELS, (200, "<html>a page of something else</html>")),
+        (MODELS, {"data": []}),
+        ((404, "no such door"), MODELS),
+        ((400, "no text from this model"), MODELS),
+    ],
+    ids=["not reached", "not allowed", "needs a key", "other server", "no models", "no completions", "other task"],
+)
+def test_where_the_question_does_not_get_through_nothing_is_held_against_the_server(
+    completions: Answer, models: Answer
+) -> None:
+    with pytest.raises(NotAsked):
+        asked(completions, models)
+
+
+def test_a_cluster_that_is_gone_meanwhile_is_no_fault_of_the_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(NotAsked, match="Connection refused"):
+        first_answer(ClusterApi(kubeconfig(port)), "serving", "server-0", 8000)
