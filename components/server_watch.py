@@ -45,6 +45,10 @@ _FORMER_KIND = (
     "app.kubernetes.io/component=server`, and run `pulumi up` again."
 )
 """Pulumi removes what a program no longer has when all else is done, which then would never be."""
+_FAILED_ANSWER = (
+    "To do: correct heavylift:engine and run `pulumi up` again; all that it said: "
+    "`kubectl logs -n {namespace} {pod} -c engine`, with `--previous` where it ended of it."
+)
 _STAYS = "The server stays as it is and goes on trying; the next `pulumi up` waits for it again."
 
 
@@ -130,9 +134,9 @@ class _Watch:
             except NotAsked as reason:
                 return f"it was not asked for an answer: {reason}"
             except NoAnswer as words:
-                advice = _ADVICE["engine"].format(namespace=self.server.namespace, pod=pod.name)
                 raise pulumi.RunError(
-                    f"the server is ready, and fails at its first answer:\n  {pod.where}: {words}\n  To do: {advice}"
+                    f"the server is ready, and fails at its first answer:\n  {pod.where}: {words}\n  "
+                    + _FAILED_ANSWER.format(namespace=self.server.namespace, pod=pod.name)
                 ) from None
             slowest = max(slowest, seconds)
         return f"first answer after {slowest:.2f} s"

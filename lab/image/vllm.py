@@ -16,6 +16,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+FIRST_ANSWER = os.environ.get("LAB_FIRST_ANSWER", "")
+"""How the first completion fails, which /health does not show: with HTTP 500, or with the end of the whole process."""
 READY_SECONDS = float(os.environ.get("VLLM_ENGINE_READY_TIMEOUT_S", "600"))
 
 
@@ -77,6 +79,17 @@ def lead(flags: argparse.Namespace) -> None:
             self.send_response(200 if self.path in known else 404)
             self.end_headers()
             self.wfile.write(json.dumps(known.get(self.path)).encode())
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if FIRST_ANSWER == "end":
+                end("the first request")
+            right = self.path == "/v1/completions" and asked["model"] == flags.served_model_name
+            error = {"message": "size_k must be divisible by the group size"} if FIRST_ANSWER else None
+            self.send_response(500 if error else 200 if right else 404)
+            self.end_headers()
+            tokens = [{"text": " 2"}] * asked["max_tokens"]
+            self.wfile.write(json.dumps({"error": error} if error else {"choices": tokens}).encode())
 
         def log_message(self, *_: object) -> None:
             """Probes are not worth a line."""

@@ -131,6 +131,7 @@ def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
     name = leader["host"].removesuffix("-0")
     assert {leader["address"], worker["address"]} == {f"{name}-0.{name}.{NAMESPACE}"}
     assert {pod["spec"]["nodeName"] for pod in pods(kubectl)} == set(REAL)
+    assert "2 of 2 pods ready; first answer after" in up.output
     assert ask(kubectl, "/v1/models")["data"][0]["id"] == "acme/model"
 
     again = stack.up("--expect-no-changes")
@@ -182,6 +183,23 @@ def test_a_group_that_is_made_anew_again_and_again_is_given_up_with_the_words_of
     assert "rank 0 serves and all other ranks are headless" in refused.output
     assert "heavylift:engine" in refused.output
     assert max(each["restartCount"] for pod in pods(kubectl) for each in pod["status"]["containerStatuses"]) < 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [("500", "HTTP 500: "), ("end", "it ended while it was asked")], ids=["answers 500", "ends"]
+)
+def test_a_server_that_is_healthy_and_fails_at_its_first_answer_ends_up(stack: Project, fault: str, words: str) -> None:
+    """As vLLM did with a quantisation that does not divide by the ranks (vllm-project/vllm, issue 17604)."""
+    stack.configure(engine={"environment": {"LAB_FIRST_ANSWER": fault}})
+    refused = stack.up()
+    assert refused.status != 0
+    assert "the server is ready, and fails at its first answer" in refused.output, refused
+    assert words in refused.output
+    assert "endpoint" not in stack.outputs()
+
+    stack.configure(engine={"environment": {}})
+    mended = stack.up()
+    assert mended.status == 0, mended
 
 
 def test_a_stack_that_asks_for_infiniband_is_refused_in_seconds_and_goes_on_when_mended(

@@ -104,7 +104,7 @@ def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() ->
     reason = given_up(Cluster([[SERVES]], answer=(500, '{"error": "size_k is not divisible"}')))
     assert reason.startswith("the server is ready, and fails at its first answer:\n  real-0 (pod server-0): HTTP 500")
     assert "size_k is not divisible" in reason
-    assert "kubectl logs -n serving server-0 -c engine --previous" in reason
+    assert "kubectl logs -n serving server-0 -c engine" in reason
 
 
 def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
