@@ -4,6 +4,7 @@ The pod lands where the server will, may write to the weights and to nothing els
 unless it is given an account. Two pods of one Job never run at the same time.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from components.weight_volume import PlacedVolume
 PROGRAM_MOUNT = "/heavylift"
 STAGER = f"{PROGRAM_MOUNT}/stager"
 
+_LONGEST_NAME = 63 - len("-01234567")
+"""Of a Job, before Pulumi adds to it: its name becomes a label of its pods."""
+
 _ATTEMPTS_AFTER_THE_FIRST = 2
 """For a pod that was killed. A Job cannot be failed at once by the stager's exit status: Pulumi's provider 4.25 knows a
 failed Job by BackoffLimitExceeded or DeadlineExceeded alone, and would wait for any other until its own time-out."""
@@ -29,6 +33,15 @@ _SECURITY = {
 }
 
 _ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PROGRAM_MOUNT, "PYTHONUNBUFFERED": "1"}
+
+
+def job_name(name: str, digest: str, hostname: str | None) -> str:
+    """Name of the Job `name` of the weights `digest` on one node; the long name of a node ends in a hash of it."""
+    whole = "-".join(part for part in (name, digest, hostname) if part)
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    short = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{whole[: _LONGEST_NAME - len(short) - 1].rstrip('-.')}-{short}"
 
 
 @dataclass(frozen=True)

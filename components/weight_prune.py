@@ -14,7 +14,7 @@ from pulumi_kubernetes.batch.v1 import Job
 from components.labels import labels
 from components.placement import Placement
 from components.staged_weights import WEIGHTS_MOUNT, StagedWeights
-from components.stager_job import StagerJob
+from components.stager_job import StagerJob, job_name
 from components.weight_volume import PlacedVolume
 
 _DEADLINE_SECONDS = 3600
@@ -66,7 +66,7 @@ class WeightPrune(pulumi.ComponentResource):
             "prune", ["python3", "-m", "stager", "prune", *self._arguments()], resources=_RESOURCES
         )
         return Job(
-            "-".join(part for part in (self._name, args["weights"].digest, volume.hostname) if part),
+            job_name(self._name, args["weights"].digest, volume.hostname),
             metadata=self._metadata(),
             spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container)),
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),

@@ -16,7 +16,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 from components.labels import labels
 from components.placement import Placement
 from components.staged_weights import StagedWeights
-from components.stager_job import PROGRAM_MOUNT, STAGER, StagerJob
+from components.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
 from components.weight_volume import PlacedVolume
 from config.stack import Stage
 
@@ -108,7 +108,7 @@ class WeightStage(pulumi.ComponentResource):
     def _job(self, volume: PlacedVolume) -> Job:
         seconds = f"{self._args['await_seconds']}s"
         return Job(
-            "-".join(part for part in (self._name, self._args["weights"].digest, volume.hostname) if part),
+            job_name(self._name, self._args["weights"].digest, volume.hostname),
             metadata=self._metadata() | {"annotations": {"pulumi.com/replaceUnready": "true"}},
             spec=self._stager.spec(self._args["deadline_seconds"], self._pod(volume)),
             opts=pulumi.ResourceOptions(
