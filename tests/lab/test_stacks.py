@@ -146,6 +146,30 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
         assert words in answer.output
 
 
+def test_one_server_becomes_two_when_it_is_ended_as_the_message_says(
+    nodes: AddNodes, make: Make, kubectl: Kubectl
+) -> None:
+    """A Deployment and groups are different kinds of objects, and the new one waits for the GPUs of the old one."""
+    nodes("2x8h200")
+    project = make("h200")
+    project.configure(weights={"kind": "host-path"})
+    assert project.up().status == 0
+    project.configure(nodes={"names": ["h200-0", "h200-1"]}, engine={"replicas": 2})
+    refused = project.up()
+    assert refused.status != 0
+    assert "Insufficient nvidia.com/gpu" in refused.output
+    which = "app.kubernetes.io/instance=h200,app.kubernetes.io/component=server"
+    assert f"`kubectl delete deployment -n {NAMESPACE} -l {which}`" in refused.output, refused
+
+    kubectl("delete", "deployment", "-n", NAMESPACE, "-l", which)
+    up = project.up()
+    assert up.status == 0, up
+    pods = kubectl.get("pods", "-n", NAMESPACE, "-l", SERVER)["items"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"h200-0", "h200-1"}
+    again = project.up("--expect-no-changes")
+    assert again.status == 0, again
+
+
 def test_the_articles_expert_offload_is_said_to_be_needless(nodes: AddNodes, make: Make) -> None:
     nodes("8xh200")
     project = make("h200-gguf")
