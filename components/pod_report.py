@@ -96,21 +96,21 @@ def report(pod: Mapping[str, Any]) -> PodReport:
 
 
 def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Of all containers, in the order in which they run."""
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    """Of all containers in the order in which they run, but for those before the engine that have done their work."""
+    before = status.get("initContainerStatuses") or []
+    at_work = [each for each in before if each["state"].get("terminated", {}).get("exitCode") != 0]
+    return [*at_work, *(status.get("containerStatuses") or [])]
 
 
 def _doing(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     if not spec.get("nodeName"):
         return "waiting for a node"
     for container in _statuses(status):
-        name, state = container["name"], container["state"]
-        if name in _CHECKS and state.get("terminated", {}).get("exitCode") == 0:
-            continue
+        state = container["state"]
         if state.get("waiting", {}).get("reason") == "CrashLoopBackOff" or "terminated" in state:
             return "waiting to be tried again"
         if "running" in state:
-            return _CHECKS.get(name, "loading")
+            return _CHECKS.get(container["name"], "loading")
         break
     return "starting"
 
@@ -142,26 +142,27 @@ def _endings(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator
 
     What ends because it is told to is no failure.
     """
-    told_to_end = _told_to_end(metadata)
+    told_to_end, made = _told_to_end(metadata), metadata["creationTimestamp"]
     if status.get("phase") == "Failed" and told_to_end is None:
-        made = metadata["creationTimestamp"]
         reason, message = status.get("reason", "Failed"), status.get("message", "")
         yield Ending("pod", 1, True, datetime.fromisoformat(made), reason, message, finished=made)
     for container in _statuses(status):
         state = container["state"]
         ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
-        is_check = container["name"] in _CHECKS
-        if not ended or (is_check and ended["exitCode"] == 0):
+        if not ended or (ended["exitCode"] == 0 and container["name"] in _CHECKS):
             continue
-        if told_to_end and datetime.fromisoformat(ended["finishedAt"]) >= told_to_end:
+        # A container that its node lost track of has no times.
+        started = ended.get("startedAt") or made
+        finished = ended.get("finishedAt") or started
+        if told_to_end and datetime.fromisoformat(finished) >= told_to_end:
             continue
         why = ended.get("reason", "")
         yield Ending(
             container=container["name"],
             times=container.get("restartCount", 0) + ("terminated" in state),
             at_rest="running" not in state,
-            started=datetime.fromisoformat(ended["startedAt"]),
+            started=datetime.fromisoformat(started),
             status=f"{ended['exitCode']}" + (f" ({why})" if why not in ("", "Error", "Completed") else ""),
             message=ended.get("message", "").strip(),
-            finished=ended["finishedAt"],
+            finished=finished,
         )

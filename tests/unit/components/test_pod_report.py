@@ -73,6 +73,24 @@ def test_a_pod_that_its_node_refused_has_ended_as_a_whole() -> None:
     assert report(pod).over
 
 
+def test_a_container_that_its_node_lost_track_of_has_ended_at_no_time() -> None:
+    pod = recorded_pod("has a wrong flag")
+    [engine] = pod["status"]["containerStatuses"]
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
+    engine["lastState"]["terminated"] |= lost
+    [ending] = report(pod).endings
+    assert ending.status == "137 (ContainerStatusUnknown)"
+    assert ending.finished == pod["metadata"]["creationTimestamp"]
+
+
+def test_what_a_cluster_adds_before_the_engine_has_done_its_work_when_it_ended_well() -> None:
+    pod = loading(recorded_pod("serves"))
+    [verifier] = pod["status"]["initContainerStatuses"]
+    pod["status"]["initContainerStatuses"].insert(0, {**verifier, "name": "mesh-init"})
+    assert report(pod).doing == "loading"
+    assert report(pod).endings == ()
+
+
 def test_memory_that_ran_out_is_named() -> None:
     pod = recorded_pod("has a wrong flag")
     [engine] = pod["status"]["containerStatuses"]
