@@ -73,11 +73,12 @@ class ClusterApi:
         client = self._client = self._client or _connection(self._kubeconfig)
         request = client.param_serialize("GET", path, query_params=list(query.items()), auth_settings=["BearerToken"])
         response = client.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
-        answer: dict[str, Any] = json.loads(response.read())  # type: ignore[no-untyped-call]
+        text = response.read()  # type: ignore[no-untyped-call]
         date = response.headers.get("Date")
         self.answered_at = parsedate_to_datetime(date) if date else datetime.now(UTC)
         if response.status == HTTPStatus.NOT_FOUND:
-            return None
+            return None  # in plain text, where an older API server has no such group
+        answer: dict[str, Any] = json.loads(text)
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
         return answer

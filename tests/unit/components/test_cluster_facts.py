@@ -8,7 +8,7 @@ import pytest
 from components.cluster_api import ClusterApi, ClusterUnreachable
 from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts, read_cluster
 from config.stack import WeightsKind
-from tests.unit.components.api_server import api_server, kubeconfig
+from tests.unit.components.api_server import Answer, api_server, kubeconfig
 
 NODE = {
     "metadata": {"name": "h200-0", "labels": {"kubernetes.io/hostname": "h200-0"}},
@@ -100,12 +100,17 @@ def test_local_disks_are_read_where_weights_lie_on_them() -> None:
     assert (facts.claims, facts.storage_classes) == ({}, {})
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_whether_there_is_an_api_for_groups_is_asked_where_it_matters(there: bool) -> None:
-    groups: dict[str, Any] = (
-        {"/apis/leaderworkerset.x-k8s.io/v1": {"kind": "APIResourceList", "resources": []}} if there else {}
-    )
-    with api_server(ANSWERS | groups) as api:
+@pytest.mark.parametrize(
+    ("answer", "there"),
+    [
+        ({"kind": "APIResourceList", "resources": []}, True),
+        (None, False),
+        ((404, "404 page not found\n"), False),
+    ],
+    ids=["there", "not there", "not there, in plain text"],
+)
+def test_whether_there_is_an_api_for_groups_is_asked_where_it_matters(answer: Answer, there: bool) -> None:
+    with api_server(ANSWERS | {"/apis/leaderworkerset.x-k8s.io/v1": answer}) as api:
         assert read_cluster(api, "serving", WeightsKind.HOST_PATH, groups=True).leader_worker_sets is there
         assert read_cluster(api, "serving", WeightsKind.HOST_PATH).leader_worker_sets is False
 
