@@ -32,8 +32,8 @@ class ClusterWarnings:
             [
                 event
                 for event in self._read()
-                if event["reason"] == "FailedCreate"
-                and f"{event['involvedObject']['name']}-".startswith(f"{workload}-")
+                if event.get("reason") == "FailedCreate"
+                and f"{event['involvedObject'].get('name')}-".startswith(f"{workload}-")
                 and _moment(event) >= since
             ]
         )
@@ -50,7 +50,7 @@ def _last(events: Sequence[Mapping[str, Any]]) -> str | None:
     if not events:
         return None
     event = max(events, key=_moment)
-    return f"{event['reason']}: {event['message'].strip()}"
+    return f"{event.get('reason', 'warning')}: {event.get('message', 'no reason given').strip()}"
 
 
 def _moment(event: Mapping[str, Any]) -> datetime:

@@ -24,7 +24,7 @@ class NoAnswer(Exception):
 
 
 class NotAsked(Exception):
-    """The question did not get through, or was refused; the text says why."""
+    """The question did not get through, was refused, or had to wait for too long; the text says why."""
 
 
 def first_answer(api: ClusterApi, namespace: str, pod: str, port: int) -> float:

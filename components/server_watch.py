@@ -132,7 +132,7 @@ class _Watch:
             try:
                 seconds = first_answer(self.server.api, self.server.namespace, pod.name, self.server.port)
             except NotAsked as reason:
-                return f"it was not asked for an answer: {reason}"
+                return f"whether it answers is not known: {reason}"
             except NoAnswer as words:
                 raise pulumi.RunError(
                     f"the server is ready, and fails at its first answer:\n  {pod.where}: {words}\n  "
@@ -193,11 +193,12 @@ class _Watch:
             heading = f"the server was given {self.server.seconds} s by the plan, and is not ready"
             reasons = [self._doing(), *self._failures.endings()]
         if reasons:
-            raise pulumi.RunError("\n  ".join([f"{heading}:", *reasons, *self._advice(), _STAYS]))
+            raise pulumi.RunError("\n  ".join([f"{heading}:", *reasons, *self._advice(reasons), _STAYS]))
 
-    def _advice(self) -> Iterator[str]:
+    def _advice(self, reasons: Sequence[str]) -> Iterator[str]:
         names = {"namespace": self.server.namespace, "instance": self.server.instance}
-        if first := self._failures.first():
+        first = self._failures.first()
+        if first and not set(reasons).isdisjoint(self._failures.endings()):
             container, pod = first
             if advice := _ADVICE.get(container):
                 yield "To do: " + advice.format(**names, pod=pod)

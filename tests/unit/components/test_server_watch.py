@@ -109,7 +109,7 @@ def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() ->
 
 def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
     said = waited(Cluster([[], [SERVES]], answer=(401, "a key is missing")))
-    assert said[-1] == "1 of 1 pods ready; it was not asked for an answer: HTTP 401: a key is missing"
+    assert said[-1] == "1 of 1 pods ready; whether it answers is not known: HTTP 401: a key is missing"
 
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
@@ -213,6 +213,13 @@ def test_an_image_that_cannot_be_pulled_is_borne_for_a_while() -> None:
     assert "heavylift.lab/nowhere:1" in reason
 
 
+def test_advice_is_of_what_the_server_is_given_up_for_and_not_of_a_failure_that_was_borne() -> None:
+    once = ended_again(recorded_pod("has a wrong flag"), "engine", -1)
+    reason = given_up(Cluster([[], [once], [recorded_pod("has no node", name="server-1")]]))
+    assert "Insufficient cpu" in reason
+    assert "heavylift:engine" not in reason
+
+
 def test_a_pod_without_a_node_is_given_up_after_a_while_with_the_schedulers_words() -> None:
     began = time.monotonic()
     assert "Insufficient cpu" in given_up(Cluster([[recorded_pod("has no node")]]))
@@ -248,6 +255,13 @@ def test_warnings_about_others_or_from_before_are_let_be() -> None:
     others = recorded_event("a pod is refused", name="server-1a2b3c") | {"lastTimestamp": stamp()}
     before = recorded_event("a pod is refused", name="server-1a2b")
     assert given_up(Cluster([[]], [others, before]), seconds=1).startswith("the server was given 1 s by the plan")
+
+
+def test_a_warning_without_words_is_none_the_less_one() -> None:
+    event = recorded_event("a pod is refused", name="server-1a2b-0") | {"lastTimestamp": stamp()}
+    nameless = event | {"involvedObject": {}}
+    del nameless["reason"], event["message"]
+    assert "1 of its pods cannot be made: FailedCreate: no reason given" in given_up(Cluster([[]], [nameless, event]))
 
 
 def test_a_start_that_the_cluster_warns_of_is_said_and_given_up_later() -> None:
