@@ -1,7 +1,7 @@
 """What the environment says about the network: the hub's address and token, proxies, certificate authorities.
 
 All of it is judged before the first request, since a mistake in it would look like a server that fails in passing.
-Refuses everything that no client could use, all at once; a token is never printed.
+Refuses everything that no client could use, all at once; neither a token nor a password is ever printed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 
 from stager.errors import StagerError
-from stager.source_name import is_web_address
+from stager.source_name import is_web_address, shown
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 AUTHORITIES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE")
@@ -54,14 +54,13 @@ def _with_scheme(proxy: str) -> str:
 def _endpoint_faults() -> Iterator[str]:
     endpoint = hub_endpoint()
     if not is_web_address(endpoint) or "?" in endpoint or "#" in endpoint:
-        yield f"HF_ENDPOINT is {os.environ['HF_ENDPOINT']!r}: expected an address such as {DEFAULT_ENDPOINT}"
+        yield f"HF_ENDPOINT is {shown(os.environ['HF_ENDPOINT'])}: expected an address such as {DEFAULT_ENDPOINT}"
 
 
 def _proxy_faults() -> Iterator[str]:
     for scheme, proxy in urllib.request.getproxies().items():
         if scheme in ("http", "https", "all") and not is_web_address(_with_scheme(proxy)):
-            address = proxy.rpartition("@")[2]
-            yield f"the proxy for {scheme} ({scheme.upper()}_PROXY) is {address!r}: expected http://host:port"
+            yield f"the proxy for {scheme} ({scheme.upper()}_PROXY) is {shown(proxy)}: expected http://host:port"
 
 
 def _authority_faults() -> Iterator[str]:

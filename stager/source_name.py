@@ -6,27 +6,32 @@ other text, all of them at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from stager.errors import WrongUsage
 
 HUB = "hub"
+_CREDENTIALS = re.compile(r"((?:\w+://)?).*@", re.DOTALL)
 
 
 def require_names(names: Sequence[str]) -> None:
     """Refuse all texts that name no source, at once."""
-    wrong = [name for name in names if not _is_source(name)]
+    wrong = ", ".join(shown(name) for name in names if not _is_source(name))
     if wrong:
-        raise WrongUsage(
-            f"source {', '.join(map(repr, wrong))}: expected hub, s3://bucket/prefix, https://host/path or /directory"
-        )
+        raise WrongUsage(f"source {wrong}: expected hub, s3://bucket/prefix, https://host/path or /directory")
 
 
 def require_mirror(name: str) -> None:
     """Refuse a text that names no bucket."""
     if not _is_bucket(name):
-        raise WrongUsage(f"mirror {name!r}: expected s3://bucket/prefix")
+        raise WrongUsage(f"mirror {shown(name)}: expected s3://bucket/prefix")
+
+
+def shown(address: str) -> str:
+    """A text in quotes, without the user and password that it may hold though it is no address."""
+    return repr(_CREDENTIALS.sub(r"\1", address, count=1))
 
 
 def is_web_address(text: str) -> bool:

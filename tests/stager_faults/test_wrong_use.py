@@ -75,6 +75,17 @@ def test_a_refused_connection_is_said_and_not_tried_for_longer_than_a_person_wai
     assert " of 0.0 GB" not in ended.log
 
 
+def test_a_password_in_what_is_no_address_is_not_printed(run: Run) -> None:
+    lock = ["lock", "acme/model", "--revision", "main"]
+    endpoint = run(*lock, HF_ENDPOINT="http://user:secret@ hub")
+    assert "HF_ENDPOINT is 'http:// hub': expected" in endpoint.message
+    proxy = run(*lock, HTTPS_PROXY="user:secret@prox y:1")
+    assert "(HTTPS_PROXY) is 'prox y:1': expected" in proxy.message
+    source = run(*STAGE, "--directory", "/t", "--source=ftp://user:secret@host/a")
+    assert "source 'ftp://host/a': expected hub" in source.message
+    assert "secret" not in endpoint.log + proxy.log + source.log
+
+
 def test_a_password_in_the_endpoint_is_not_printed(run: Run) -> None:
     ended = run("lock", "acme/model", "--revision", "main", HF_ENDPOINT=CLOSED.replace("//", "//user:secret@"))
     assert "Connection refused" in ended.message
