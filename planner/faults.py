@@ -30,8 +30,7 @@ _MOST = 1e15
 """Bound of every number that is no count."""
 _ENGINES = ("vllm", "llama.cpp")
 
-
-BLOCK_TOKENS = 16
+_BLOCK_TOKENS = 16
 """vLLM's attention kernels take KV blocks of this many tokens and multiples of it; some want multiples of 32, 64 or 128
 (get_supported_kernel_block_sizes of vllm/v1/attention/backends, 0.33.0)."""
 
@@ -51,8 +50,8 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "usd_per_gpu_hour": (lambda value: 0 <= value <= _MOST, "dollars, 0 or more"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
     "block_size": (
-        lambda value: value < 1 or value % BLOCK_TOKENS == 0,
-        f"a multiple of {BLOCK_TOKENS}, as vLLM's kernels take",
+        lambda value: value < 1 or value % _BLOCK_TOKENS == 0,
+        f"a multiple of {_BLOCK_TOKENS}, as vLLM's kernels take",
     ),
     "driver": (lambda value: re.fullmatch(r"\d+(\.\d+){0,2}", value) is not None, "a version such as 580.95.05 or 580"),
     "mm_encoder_tp_mode": (lambda value: value in ("data", "weights"), "data or weights"),

@@ -80,7 +80,7 @@ def _removed(pruning: Pruning, say: Callable[[str], None], ending: threading.Eve
             _empty_graves(pruning, say)
 
 
-def staged_directories(mount: Path) -> list[Staged]:
+def _staged_directories(mount: Path) -> list[Staged]:
     """What lies on the mount, newest first and unfinished last."""
     ours = [path for path in _named(mount, DIGEST) if not path.is_symlink() and (path / OWN_DIRECTORY).is_dir()]
     return sorted((_describe(path) for path in ours), key=lambda entry: -entry.completed_ns)
@@ -88,7 +88,7 @@ def staged_directories(mount: Path) -> list[Staged]:
 
 def _candidates(pruning: Pruning) -> list[Staged]:
     """The directories to choose from, those to be kept first."""
-    staged = staged_directories(pruning.mount)
+    staged = _staged_directories(pruning.mount)
     if pruning.user is None:
         return staged
     marks = ((entry, marked_ns(entry.path, pruning.user)) for entry in staged)
