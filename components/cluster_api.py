@@ -77,7 +77,7 @@ class ClusterApi:
         date = response.headers.get("Date")
         self.answered_at = parsedate_to_datetime(date) if date else datetime.now(UTC)
         if response.status == HTTPStatus.NOT_FOUND:
-            return None  # in plain text, where an older API server has no such group
+            return None  # in plain text, where the whole API group is missing
         answer: dict[str, Any] = json.loads(text)
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")

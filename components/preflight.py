@@ -22,6 +22,12 @@ from config.quantity import gigabytes, whole_number
 from config.stack import StackConfig, Taint, TaintEffect, WeightsKind
 
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
+_TAINTS_OF_STATE = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+)
+"""What Kubernetes itself puts on a node that is not Ready or is cordoned: to tolerate it would be no cure."""
 _DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
 
 
@@ -150,6 +156,8 @@ def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterato
 
 def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
     for taint in node.taints:
+        if taint["key"] in _TAINTS_OF_STATE and (node.not_ready or node.cordoned):
+            continue  # that fault is named already
         keeps_pods_off = taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE
         if keeps_pods_off and not any(_tolerates(known, taint) for known in tolerated):
             shown = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"

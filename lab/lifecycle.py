@@ -98,7 +98,9 @@ class Lab:
         """The running lab; LabError where there is none."""
         site = load(self.directory)
         if site is None or not site.running:
-            raise LabError("no lab is up: run `make lab` or `python -m lab up` first")
+            raise LabError(
+                f"no lab is up for the checkout {CHECKOUT}: run `make lab` or `python -m lab up` there first"
+            )
         return site
 
     @property

@@ -65,6 +65,25 @@ def test_a_node_that_has_all_of_it_has_no_fault() -> None:
         (replace(NODE, not_ready="kubelet stopped"), "is not Ready (kubelet stopped)"),
         (replace(NODE, cordoned=True), "is cordoned; `kubectl uncordon` it"),
         (
+            replace(NODE, cordoned=True, taints=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]),
+            "is cordoned; `kubectl uncordon` it",
+        ),
+        (
+            replace(
+                NODE,
+                not_ready="kubelet stopped",
+                taints=[
+                    {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+                    {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+                ],
+            ),
+            "is not Ready (kubelet stopped)",
+        ),
+        (
+            replace(NODE, taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]),
+            "has the taint node.kubernetes.io/not-ready=:NoSchedule, which heavylift:nodes.taints does not list",
+        ),
+        (
             replace(NODE, allocatable={"nvidia.com/gpu": "4", "rdma/ib": "8"}),
             "has 4 of 8 nvidia.com/gpu allocatable; repair the node, or lower heavylift:nodes.gpus_per_node",
         ),
