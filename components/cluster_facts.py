@@ -88,7 +88,7 @@ def read_cluster(
     Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
     """
     try:
-        return replace(_facts(api, namespace, kind, groups), **_pods(api, pods_of))
+        return _with_pods(_facts(api, namespace, kind, groups), api, pods_of)
     except (ValueError, KeyError):
         raise ClusterUnreachable("its answer is not that of a Kubernetes API server") from None
 
@@ -115,17 +115,17 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
     )
 
 
-def _pods(api: ClusterApi, nodes: Sequence[str]) -> dict[str, Any]:
-    """The fields about pods. Who may look at nodes may not always look at everybody's pods."""
-    pods: list[PodFacts] = []
-    for node in nodes:
-        still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
-        try:
-            answer = api.read("/api/v1/pods", fieldSelector=still_there)
-        except ClusterUnreachable as refusal:
-            return {"pods_hidden": str(refusal)}
-        pods += [_pod(pod) for pod in answer["items"]]
-    return {"pods": tuple(pods)}
+def _with_pods(facts: ClusterFacts, api: ClusterApi, nodes: Sequence[str]) -> ClusterFacts:
+    """The facts with the nodes' pods. Who may look at nodes may not always look at everybody's pods."""
+    try:
+        return replace(facts, pods=tuple(pod for node in nodes for pod in _pods(api, node)))
+    except ClusterUnreachable as refusal:
+        return replace(facts, pods_hidden=str(refusal))
+
+
+def _pods(api: ClusterApi, node: str) -> list[PodFacts]:
+    still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+    return [_pod(pod) for pod in api.read("/api/v1/pods", fieldSelector=still_there)["items"]]
 
 
 def _pod(pod: dict[str, Any]) -> PodFacts:

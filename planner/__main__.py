@@ -81,18 +81,8 @@ def _show(options: Namespace) -> int:
 
 def _recommend(options: Namespace) -> int:
     _check_wish(options)
-    found = recommend(
-        Wish(
-            model=options.model,
-            quality=options.quality,
-            usd_per_hour=options.usd_per_hour,
-            gpu=options.gpu,
-            gpus_per_node=options.gpus_per_node or 8,
-            nodes=options.nodes or 1,
-            max_model_len=options.max_model_len,
-            usd_per_gpu_hour=options.usd_per_gpu_hour,
-        )
-    )
+    names = (field.name for field in fields(Wish))
+    found = recommend(Wish(**{name: value for name in names if (value := getattr(options, name)) is not None}))
     print(table(found))
     if options.write is not None and found:
         _write(found[0], options.write)
