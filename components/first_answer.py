@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from components.cluster_api import ClusterApi, ClusterUnreachable
 
-_SECONDS = 120
+_SECONDS = 60
 """A first request may compile kernels, and a busy server has others before it."""
 
 _MOST_SHOWN = 500
