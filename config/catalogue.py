@@ -20,12 +20,19 @@ Fields = dict[str, Any]
 """Fields of a published JSON file (`config.json`), as they are."""
 
 
+_MOST_LISTED = 20
+"""Names that a message lists where none is close to what was given."""
+
+
 class NotInCatalogueError(Exception):
     """A name that the catalogue does not have."""
 
     def __init__(self, what: str, name: str, known: list[str]) -> None:
-        close = get_close_matches(name.lower(), known, n=3, cutoff=0.5) or known
-        super().__init__(f"{what} {name!r} is not in the catalogue: expected one of {', '.join(close)}")
+        spelled = {each.lower(): each for each in known}
+        close = [spelled[each] for each in get_close_matches(name.lower(), spelled, n=3, cutoff=0.5)]
+        helpful = close or (known if len(known) <= _MOST_LISTED else [])
+        expected = f": expected one of {', '.join(helpful)}" if helpful else ""
+        super().__init__(f"{what} {name!r} is not in the catalogue{expected}")
         self.name = name
 
 
@@ -159,6 +166,10 @@ def models() -> tuple[Model, ...]:
     return tuple(_model(_load(path)) for path in sorted((DATA / "models").glob("*.json")))
 
 
+def _repositories() -> list[str]:
+    return sorted({checkpoint.repository for model in models() for checkpoint in model.checkpoints})
+
+
 def find_checkpoint(name: str, include: tuple[str, ...] = ()) -> tuple[Model, Checkpoint]:
     """The model and checkpoint of a name (`kimi-k2.5`) or repository (`moonshotai/Kimi-K2.5`).
 
@@ -173,7 +184,7 @@ def find_checkpoint(name: str, include: tuple[str, ...] = ()) -> tuple[Model, Ch
         if wanted in (checkpoint.name, checkpoint.repository.lower())
     ]
     if not matches:
-        raise NotInCatalogueError("model", name, [model.name for model in models()])
+        raise NotInCatalogueError("model", name, _repositories() if "/" in name else [model.name for model in models()])
     for model, checkpoint in matches:
         if checkpoint.gguf and any(checkpoint.gguf.quantization in pattern for pattern in include):
             return model, checkpoint

@@ -91,6 +91,11 @@ def test_a_value_that_means_nothing_is_named_with_its_option(
         (("--nodes", "2"), "--nodes: 2 says nothing without --gpu"),
         (("--gpus-per-node", "4"), "--gpus-per-node: 4 says nothing without --gpu"),
         (("--model", "kimi-k2.4"), "model 'kimi-k2.4' is not in the catalogue: expected one of kimi-k2.6, kimi-k2.5"),
+        (
+            ("--model", "moonshotai/Kimi-K25"),
+            "model 'moonshotai/kimi-k25' is not in the catalogue: expected one of moonshotai/Kimi-K2.5, moonshotai/",
+        ),
+        (("--model", "someone/own"), "model 'someone/own' is not in the catalogue\n"),
     ],
 )
 def test_a_wish_that_means_nothing_is_named_with_its_option(
