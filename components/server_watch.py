@@ -84,9 +84,9 @@ async def until_it_serves(
         if words := watch.news():
             say(words)
         await asyncio.sleep(watch.patience.between_looks)
-    answers = await asyncio.to_thread(watch.ask)
-    if words := watch.last_words():
-        say(f"{words}; {answers}")
+    answer = await asyncio.to_thread(watch.ask)
+    if words := watch.last_words(answer):
+        say(words)
 
 
 class _Watch:
@@ -123,8 +123,11 @@ class _Watch:
         self._judge(now)
         return False
 
-    def ask(self) -> str:
-        """Asks each server for one token; what came of it, in words. Raises pulumi.RunError when one fails."""
+    def ask(self) -> float | str:
+        """Asks each server for one token: the most seconds that one took, or why nothing is known of it.
+
+        Raises pulumi.RunError when one fails.
+        """
         slowest = 0.0
         for pod in self._staying:
             if pod.is_worker:
@@ -132,14 +135,14 @@ class _Watch:
             try:
                 seconds = first_answer(self.server.api, self.server.namespace, pod.name, self.server.port)
             except NotAsked as reason:
-                return f"whether it answers is not known: {reason}"
+                return str(reason)
             except NoAnswer as words:
                 raise pulumi.RunError(
                     f"the server is ready, and fails at its first answer:\n  {pod.where}: {words}\n  "
                     + _FAILED_ANSWER.format(namespace=self.server.namespace, pod=pod.name)
                 ) from None
             slowest = max(slowest, seconds)
-        return f"first answer after {slowest:.2f} s"
+        return slowest
 
     def news(self) -> str | None:
         """What the pods go through, where that is other than what was said last, and that is a while ago."""
@@ -149,9 +152,11 @@ class _Watch:
         self._told, self._told_at = words, now
         return words
 
-    def last_words(self) -> str | None:
-        """That it serves; None: nothing was said before, since it served from the first look on."""
-        return self._doing() if self._told else None
+    def last_words(self, answer: float | str) -> str | None:
+        """That it serves, and what came of the question; None: all was well from the first look on."""
+        if isinstance(answer, str):
+            return f"{self._doing()}; whether it answers is not known: {answer}"
+        return f"{self._doing()}; first answer after {answer:.2f} s" if self._told else None
 
     @property
     def _staying(self) -> list[PodReport]:

@@ -15,7 +15,8 @@ def judged_plan(request: FitRequest) -> Plan:
     if plan.verdict == "rejected":
         reasons = [f"{problem.code}: {problem.message} {problem.fix}" for problem in plan.problems]
         raise pulumi.RunError("\n  ".join([f"{headline(request, plan)}; nothing was created:", *reasons]))
-    pulumi.info(summary(request, plan))
+    say = pulumi.warn if plan.verdict == "unknown" else pulumi.info
+    say(summary(request, plan))
     for warning in plan.warnings:
         pulumi.warn(f"{warning.code}: {warning.message}")
     return plan

@@ -80,7 +80,7 @@ def settings(site: Site) -> dict[str, str]:
         "HEAVYLIFT_STAGE_IMAGE": PYTHON_IMAGE,
         "HEAVYLIFT_ENGINE_IMAGE": ENGINE_IMAGE,
         "HF_ENDPOINT": site.url("hub"),
-        "HEAVYLIFT_LAB_S3_ENDPOINT": site.url("s3"),
+        "AWS_ENDPOINT_URL_S3": site.url("s3"),
         "AWS_ACCESS_KEY_ID": S3_ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": S3_SECRET_KEY,
         "AWS_REGION": S3_REGION,

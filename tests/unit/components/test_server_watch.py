@@ -108,8 +108,8 @@ def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() ->
 
 
 def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
-    said = waited(Cluster([[], [SERVES]], answer=(401, "a key is missing")))
-    assert said[-1] == "1 of 1 pods ready; whether it answers is not known: HTTP 401: a key is missing"
+    said = waited(Cluster([[SERVES]], answer=(401, "a key is missing")))
+    assert said == ["1 of 1 pods ready; whether it answers is not known: HTTP 401: a key is missing"]
 
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:

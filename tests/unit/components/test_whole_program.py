@@ -132,6 +132,13 @@ def test_the_preview_prints_the_plan_and_the_overrides(monkeypatch: pytest.Monke
     assert recording.infos[2].startswith("fits: moonshotai/Kimi-K2.5 on 8 H200")
 
 
+def test_a_model_that_the_planner_does_not_know_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt name looks like that, and nothing would stop it before the download."""
+    misspelt = edited(H200, model={"repository": "moonshotai/Kimi-K25"}, weights={"size": "2Ti"})
+    recording = run_program(monkeypatch, "h200", sections=misspelt, preview=True)
+    assert [words for words in recording.warnings if words.startswith("unknown: moonshotai/Kimi-K25")]
+
+
 HELD = "node h200-0: 8 of 8 nvidia.com/gpu are held by team-a/train-0 (8), and the server needs 8"
 
 
