@@ -159,6 +159,7 @@ class WeightStage(pulumi.ComponentResource):
         arguments += [f"--user={self._args['namespace']}/{self._args['instance']}"]
         arguments += [f"--include={pattern}" for pattern in model.include]
         arguments += [f"--source={source}" for source in stage.sources]
+        arguments += ["--native-xet"] if stage.native_xet else []
         arguments += ["--allow-unpinned"] if model.allow_unpinned else []
         arguments += [f"--lock={STAGER}/{_LOCK_FILE}"] if self._args.get("lock") else []
         return arguments
@@ -169,6 +170,8 @@ class WeightStage(pulumi.ComponentResource):
             "HF_HOME": f"{self._args['weights'].directory}/.heavylift/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
+            # Xet's client would keep chunks of what it fetched for a next time, on the volume of the weights.
+            **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args["stage"].native_xet else {}),
         } | dict(self._args["stage"].environment)
 
     def _token_environment(self) -> list[dict[str, Any]]:

@@ -281,6 +281,9 @@ class Stage(Section):
     """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
     sources: Annotated[Sequence[Source], Field(min_length=1)] = ("hub",)
     """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`."""
+    native_xet: bool = False
+    """Let the hub's own client fetch whole files, by Xet's protocol where the repository is stored so, instead of by
+    ranges. Verified all the same; a download that is ended begins its file anew. Untested against a Xet server."""
     lock: Text | None = None
     """Path of a weights lock file; what it lists is staged, and nothing else."""
     bandwidth: Bandwidth | None = None
@@ -407,6 +410,7 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     nodes = _sound(Nodes, sections.get("nodes", {}))
     weights = _sound(Weights, sections.get("weights"))
     engine = _sound(Engine, sections.get("engine"))
+    stage = _sound(Stage, sections.get("stage"))
     if nodes:
         yield from _gpu_contradictions(nodes)
         yield from _fabric_contradictions(nodes.fabric)
@@ -414,6 +418,8 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
         yield from _volume_contradictions(nodes, weights)
     if nodes and engine:
         yield from _engine_contradictions(nodes, engine)
+    if stage:
+        yield from _source_contradictions(stage)
 
 
 def _sound(section: type[AnySection], values: Any) -> AnySection | None:
@@ -452,6 +458,14 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"
+        )
+
+
+def _source_contradictions(stage: Stage) -> Iterator[str]:
+    if stage.native_xet and stage.sources[0] != "hub":
+        yield (
+            f"heavylift:stage.native_xet: is true, and the first of stage.sources is {stage.sources[0]}: expected hub "
+            "first, since its client takes every file that it can"
         )
 
 

@@ -73,6 +73,7 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         include=options.include,
         lock=options.lock,
         sources=options.sources or [HUB],
+        native_xet=options.native_xet,
         allow_unpinned=options.allow_unpinned,
         user=options.user,
         streams=options.streams,

@@ -42,6 +42,11 @@ def _add_stage(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser
     door.add_argument("--user", type=_user, metavar="NAMESPACE/STACK", help="mark the directory as this stack's")
     _add_lease(door)
     _add_sources(door)
+    door.add_argument(
+        "--native-xet",
+        action="store_true",
+        help=f"let the hub's own client fetch whole files, by Xet's protocol where it can; {HUB} must be asked first",
+    )
     return door
 
 

@@ -35,6 +35,7 @@ class Order:
     include: Sequence[str] = ()
     lock: Path | None = None
     sources: Sequence[str] = (HUB,)
+    native_xet: bool = False
     allow_unpinned: bool = False
     user: str | None = None
     streams: int = field(default_factory=default_streams)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stager.ending import pause_until
 from stager.environment import require_usable_environment
-from stager.errors import StagerError
+from stager.errors import StagerError, WrongUsage
 from stager.lease import Lease
 from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
 from stager.lockfile import read_lock
@@ -22,7 +22,7 @@ from stager.patience import LONG_PATIENCE
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.source import sources
-from stager.source_name import require_names
+from stager.source_name import HUB, require_names
 from stager.supply import Supply
 from stager.transfer import Transfer
 from stager.users import mark
@@ -33,6 +33,8 @@ from stager.volume import make_directory, replace_file, require_space, volume_er
 def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
     """Bring the directory to completion; raises `StagerError`. `ending` is set when the process is told to stop."""
     require_names(order.sources)
+    if order.native_xet and order.sources[0] != HUB:
+        raise WrongUsage(f"--native-xet with --source {order.sources[0]} first: expected {HUB} to be asked first")
     locked = _locked_listing(order)
     make_directory(order.directory)
     if _needs_no_mark(order) and _is_staged(order, locked, progress):
@@ -174,6 +176,10 @@ def _transfer(order: Order, listing: Listing, lease: Lease, progress: Progress, 
         streams=order.streams,
     )
     require_space(order.directory, transfer.missing_bytes)
+    if order.native_xet:
+        from stager.xet import fetch_whole_files  # only here, for the time that it takes to import
+
+        fetch_whole_files(order.directory, listing, say=progress.say, require_lease=lease.require, ending=ending)
     parts = transfer.run()
     lease.require()
     write_manifest(order.directory, listing, parts, supply.used)

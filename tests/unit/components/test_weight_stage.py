@@ -128,6 +128,13 @@ def test_the_stager_is_told_patterns_sources_branch_and_lock() -> None:
     assert program.inputs["data"]["weights.lock.json"] == '{"files": []}'
 
 
+def test_the_hubs_own_client_is_used_where_the_stack_says_so_and_keeps_no_second_copy() -> None:
+    assert "--native-xet" not in container(staged())["command"]
+    by_xet = container(staged(stage=STAGE.model_copy(update={"native_xet": True})))
+    assert "--native-xet" in by_xet["command"]
+    assert {"name": "HF_XET_CHUNK_CACHE_SIZE_BYTES", "value": "0"} in by_xet["env"]
+
+
 def test_the_whole_stager_travels_in_one_config_map() -> None:
     files = stager_files()
     assert {"__init__.py", "__main__.py", "verify.py", "requirements.txt", "install_requirements.py"} <= set(files)

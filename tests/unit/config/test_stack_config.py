@@ -326,6 +326,11 @@ def test_a_long_value_is_cut_in_the_message() -> None:
             "one is a row in config/data/gpus.json",
         ),
         (
+            {"stage": {"image": "python:3.11", "sources": ["s3://mirror/models", "hub"], "native_xet": True}},
+            "heavylift:stage.native_xet: is true, and the first of stage.sources is s3://mirror/models: expected hub "
+            "first, since its client takes every file that it can",
+        ),
+        (
             {"weights": {"kind": "claim", "path": "/mnt/nvme"}},
             "heavylift:weights.path: '/mnt/nvme' has no meaning for kind claim: expected it to be left out",
         ),
