@@ -1,12 +1,16 @@
 """Nothing is served that was not verified, nothing is fetched twice, and no secret shows: on the real node."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from lab.hub.client import HubClient
@@ -298,6 +302,47 @@ def test_a_stager_killed_half_way_resumes_and_does_not_fetch_all_again(serve: Se
     # Each of sixteen streams may have to fetch 64 MiB again.
     assert hub.bytes_sent() < FILLER_BYTES + MODEL_BYTES + 16 * 64 * 1024**2, served.stage_log()
     assert served.ask()
+
+
+def test_a_mirror_serves_what_the_lock_lists_when_the_hub_is_down(
+    serve: Serve, hub: HubClient, kubectl: Kubectl, environment: dict[str, str]
+) -> None:
+    served = serve(pinned("acme/model", FIRST))
+    bucket, lock = f"mirror-{uuid.uuid4().hex[:8]}", "weights/model.lock.json"
+    keys = {name: environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    place = {name: environment[name] for name in ("AWS_ENDPOINT_URL_S3", "AWS_REGION")}
+    boto3.client(
+        "s3",
+        endpoint_url=place["AWS_ENDPOINT_URL_S3"],
+        region_name=place["AWS_REGION"],
+        aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+    ).create_bucket(Bucket=bucket)
+    include = [f"--include={pattern}" for pattern in (MODEL_FILE, README)]
+    (served.project.directory / lock).parent.mkdir(exist_ok=True)
+    stager(served, "lock", "acme/model", "--revision", FIRST, *include, "--output", lock)
+    stager(served, "mirror", lock, f"s3://{bucket}/models")
+
+    hub.fault("status", status=503)
+    hub.clear_requests()
+    kubectl("create", "namespace", served.namespace)
+    secrets = [f"--from-literal={name}={value}" for name, value in keys.items()]
+    kubectl("create", "secret", "generic", "mirror", "-n", served.namespace, *secrets)
+    sources = ["hub", f"s3://{bucket}/models"]
+    served.project.configure(stage={"lock": lock, "sources": sources, "secret": "mirror", "environment": place})
+    up = served.project.up()
+    assert up.status == 0, up
+    assert served.ask()
+    manifest = json.loads(served.shell("cat .heavylift/manifest.json"))
+    assert manifest["source"] == f"s3://{bucket}/models"
+    assert hub.bytes_sent() == 0
+
+
+def stager(served: Served, *arguments: str) -> None:
+    """Runs the stager where the stack file lies, as somebody who prepares it would."""
+    settings = {name: value for name, value in served.project.environment.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "stager", *arguments]
+    subprocess.run(command, cwd=served.project.directory, env=settings, check=True)
 
 
 def kill_stager_after(served: Served, hub: HubClient, bytes_sent: int, seconds: float = 90) -> bool:
