@@ -349,7 +349,7 @@ def main(play_round: Callable[[World, Round], None] = play) -> int:
             except Wrong as wrong:
                 print(f"seed {options.seed}, round {number}: {wrong}\n" + "\n".join(this.done))
                 return 1
-            if (number + 1) % 50 == 0:
+            if (number + 1) % 50 == 0 or number + 1 == options.rounds:
                 print(f"seed {options.seed}: {number + 1} rounds, {time.monotonic() - began:.0f} s", flush=True)
     return 0
 
