@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from lab.cache import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LABS = cache_directory() / "labs"
+
+STARTED_SECONDS = 0.05
+"""After so long a process that was started shows its words."""
 
 # Inside its own network namespace a lab has every port to itself.
 PORTS = {
@@ -114,8 +118,13 @@ class Site:
         """Whether the process that holds the lab is alive."""
         if not self.pid:
             return False
+        words = Path(f"/proc/{self.pid}/cmdline")
         try:
-            command = Path(f"/proc/{self.pid}/cmdline").read_bytes()
+            command = words.read_bytes()
+            if not command:
+                # A process that has just been started has none for a moment, one that has ended has none for good.
+                time.sleep(STARTED_SECONDS)
+                command = words.read_bytes()
         except OSError:
             return False
         return str(self.directory).encode() in command
