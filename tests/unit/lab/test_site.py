@@ -8,7 +8,7 @@ from lab.site import PORTS, Site
 
 
 def test_a_lab_runs_from_the_moment_that_its_process_is_started(tmp_path: Path) -> None:
-    """The kernel shows no words of a process that is just being started: seen for one in seven, so it is tried often."""
+    """The kernel shows no words of a process that just starts: seen for one in seven, so it is tried often."""
     for _ in range(40):
         with subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path)], stdin=subprocess.PIPE) as process:
             site = Site(tmp_path, tmp_path, None, PORTS, process.pid)
