@@ -15,8 +15,8 @@ import urllib3
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
-_TIMEOUT_SECONDS = (5, 30)
-"""To connect, and to answer."""
+_CONNECT_SECONDS = 5
+_ANSWER_SECONDS = 30
 
 
 class ClusterUnreachable(Exception):
@@ -43,8 +43,6 @@ class ClusterApi:
         """The JSON at a path; None where there is nothing. Raises ClusterUnreachable."""
         try:
             return self._answer(path, query)
-        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
-            reason = " ".join(str(fault).split())
         except (ValueError, KeyError):
             reason = "its answer is not that of a Kubernetes API server"
         except ClusterUnreachable as refusal:
@@ -57,31 +55,45 @@ class ClusterApi:
 
         Raises ClusterUnreachable when no answer comes; one of the API server itself is a Status object.
         """
-        try:
-            client = self._client = self._client or _connection(self._kubeconfig)
-            headers = {"Content-Type": "application/json"}
-            request = client.param_serialize(
-                method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
-            )
-            response = client.call_api(*request, _request_timeout=(_TIMEOUT_SECONDS[0], seconds))
-            return response.status, response.read().decode(errors="replace")  # type: ignore[no-untyped-call]
-        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
-            self._client = None
-            raise ClusterUnreachable(" ".join(str(fault).split())) from None
+        response, content = self._call(method, path, body=body, seconds=seconds)
+        return response.status, content.decode(errors="replace")
 
     def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
-        client = self._client = self._client or _connection(self._kubeconfig)
-        request = client.param_serialize("GET", path, query_params=list(query.items()), auth_settings=["BearerToken"])
-        response = client.call_api(*request, _request_timeout=_TIMEOUT_SECONDS)
-        text = response.read()  # type: ignore[no-untyped-call]
+        response, content = self._call("GET", path, query)
         date = response.headers.get("Date")
         self.answered_at = parsedate_to_datetime(date) if date else datetime.now(UTC)
         if response.status == HTTPStatus.NOT_FOUND:
             return None  # in plain text, where the whole API group is missing
-        answer: dict[str, Any] = json.loads(text)
+        answer: dict[str, Any] = json.loads(content)
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
         return answer
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: object = None,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> tuple[Any, bytes]:
+        """The response, whatever its status, and its content. Raises ClusterUnreachable when none comes."""
+        try:
+            client = self._client = self._client or _connection(self._kubeconfig)
+            request = client.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params={"Content-Type": "application/json"},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, seconds))
+            return response, response.read()  # type: ignore[no-untyped-call]
+        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
+            self._client = None
+            raise ClusterUnreachable(" ".join(str(fault).split())) from None
 
 
 def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
