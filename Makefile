@@ -42,10 +42,10 @@ demo-down: $(READY) ## remove what the demo made
 	@$(BIN)/python -m lab.demo --down $(if $(CONTEXT),--context "$(CONTEXT)")
 
 schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stack files
-	@$(BIN)/python -m config.schema
+	@$(BIN)/python -m config.stack.schema
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
-	@$(BIN)/python -m planner.accuracy
+	@$(BIN)/python -m planner.report.accuracy
 
 bench-planner: $(READY) ## how long a plan takes, of 10,000: a few seconds
 	@$(BIN)/python -m bench.planner

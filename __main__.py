@@ -11,20 +11,20 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
-from components.cluster_api import ClusterApi
+from components.cluster.api import ClusterApi
+from components.cluster.preflight import preflight
 from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
-from components.preflight import preflight
-from components.serving import Serving, verification_seconds
-from components.staged_weights import StagedWeights
+from components.pods.serving import Serving, verification_seconds
+from components.pods.staged_weights import StagedWeights
 from components.verdict import judged_plan
 from components.volume_size import volume_bytes
 from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
-from config.from_pulumi import running_stack
+from config.stack.from_pulumi import running_stack
 from planner import time_limits
-from planner.stack import request_of_stack
+from planner.stack_request import request_of_stack
 
 gc.freeze()
 gc.enable()

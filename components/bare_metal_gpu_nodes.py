@@ -10,8 +10,8 @@ from typing import TypedDict
 import pulumi
 from pulumi_kubernetes.core.v1 import NodePatch
 
-from components.placement import GPU_RESOURCE, Placement
-from config.stack import Nodes
+from components.pods.placement import GPU_RESOURCE, Placement
+from config.stack.sections import Nodes
 
 
 class BareMetalGpuNodesArgs(TypedDict):

@@ -11,11 +11,11 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
-from components import fabric
-from components.cluster_facts import LEADER_WORKER_SETS
-from components.manifest import manifest
-from components.server_pod import ServerPod
-from components.server_watch import AWAITED_HERE
+from components.cluster.facts import LEADER_WORKER_SETS
+from components.pods import fabric
+from components.pods.manifest import manifest
+from components.pods.server_pod import ServerPod
+from components.rollout.server_watch import AWAITED_HERE
 
 LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """The label of leaders, which alone answer."""

@@ -11,18 +11,19 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.core.v1 import ConfigMap, Service
 
-from components import fabric, server_watch
-from components.cluster_api import ClusterApi
-from components.engine_process import Role
+from components.cluster.api import ClusterApi
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
-from components.labels import labels
-from components.placement import Placement
-from components.server_pod import VERIFIER, ServerPod
-from components.server_watch import AWAITED_HERE, Server
-from components.serving import Serving
-from components.staged_weights import StagedWeights
+from components.pods import fabric
+from components.pods.engine_process import Role
+from components.pods.labels import labels
+from components.pods.placement import Placement
+from components.pods.server_pod import VERIFIER, ServerPod
+from components.pods.serving import Serving
+from components.pods.staged_weights import StagedWeights
+from components.rollout import server_watch
+from components.rollout.server_watch import AWAITED_HERE, Server
 from components.weight_volume import PlacedVolume
-from config.stack import Engine, Verification
+from config.stack.sections import Engine, Verification
 
 
 class InferenceServerArgs(TypedDict):

@@ -6,8 +6,8 @@ It outlives the stack, because weights may lie in its claims.
 import pulumi
 from pulumi_kubernetes.core.v1 import Namespace
 
-from components.labels import labels
-from components.preflight import Found
+from components.cluster.preflight import Found
+from components.pods.labels import labels
 
 
 def stack_namespace(instance: str, name: str, found: Found, opts: pulumi.ResourceOptions) -> list[Namespace]:

@@ -3,7 +3,7 @@
 import pulumi
 
 from planner import FitRequest, Plan, fit
-from planner.summary import headline, summary
+from planner.report.summary import headline, summary
 
 
 def judged_plan(request: FitRequest) -> Plan:

@@ -3,8 +3,8 @@
 import pulumi
 
 from config.quantity import quantity_bytes
-from config.stack import StackConfig, WeightsKind
-from planner.plan import Plan
+from config.stack.sections import StackConfig, WeightsKind
+from engines.plan import Plan
 
 
 def volume_bytes(stack: StackConfig, plan: Plan) -> int | None:

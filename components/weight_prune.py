@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 
-from components.labels import labels
-from components.placement import Placement
-from components.staged_weights import WEIGHTS_MOUNT, StagedWeights
-from components.stager_job import StagerJob, job_name
+from components.pods.labels import labels
+from components.pods.placement import Placement
+from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
+from components.pods.stager_job import StagerJob, job_name
 from components.weight_volume import PlacedVolume
 
 _DEADLINE_SECONDS = 3600

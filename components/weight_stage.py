@@ -13,12 +13,12 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
-from components.labels import labels
-from components.placement import Placement
-from components.staged_weights import StagedWeights
-from components.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
+from components.pods.labels import labels
+from components.pods.placement import Placement
+from components.pods.staged_weights import StagedWeights
+from components.pods.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
 from components.weight_volume import PlacedVolume
-from config.stack import Stage
+from config.stack.sections import Stage
 
 _PACKAGES = "packages"
 _PACKAGES_MOUNT = "/packages"
@@ -26,7 +26,7 @@ _LOCK_FILE = "weights.lock.json"
 _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 
 _PROGRAM = Path(__file__).resolve().parent.parent
-_INSTALLER = Path(__file__).with_name("install_requirements.py")
+_INSTALLER = Path(__file__).parent / "in_pod" / "install_requirements.py"
 
 _RESOURCES = {
     "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},

@@ -13,10 +13,10 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.core.v1 import PersistentVolume, PersistentVolumeClaim
 
-from components.labels import labels
-from components.placement import HOSTNAME_LABEL, Placement
+from components.pods.labels import labels
+from components.pods.placement import HOSTNAME_LABEL, Placement
 from config.quantity import whole_gibibytes
-from config.stack import Weights, WeightsKind
+from config.stack.sections import Weights, WeightsKind
 
 _UNAWAITED = {"pulumi.com/skipAwait": "true"}
 

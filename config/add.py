@@ -21,10 +21,10 @@ from huggingface_hub import HfApi, HfFileSystem
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafetensorsRepoError
 
 from config.catalogue import DATA, models
-from planner.config_fields import config_faults
-from planner.directory import MODELOPT_FILE, quantization_config
-from planner.gguf import GgufError, read_gguf, shard_of
-from planner.safetensors import Header, header_groups
+from config.checkpoint.config_fields import config_faults
+from config.checkpoint.directory import MODELOPT_FILE, quantization_config
+from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
+from config.checkpoint.safetensors import Header, header_groups
 
 _CONNECTIONS = 8
 _GGUF_BLOCK_BYTES = 4 * 2**20

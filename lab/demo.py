@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from config.errors import StackError
-from config.kubeconfig import read_kubeconfig
-from config.stack import Cluster
+from config.stack.kubeconfig import read_kubeconfig
+from config.stack.sections import Cluster
 from lab import engine
 from lab.cache import cache_directory
 from lab.control_plane import kubectl

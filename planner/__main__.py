@@ -16,17 +16,17 @@ from pathlib import Path
 from signal import SIG_DFL, SIGPIPE, signal
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
+from config.checkpoint.directory import DirectoryError
+from config.checkpoint.model_spec import find_subject
+from engines.request import FitRequest
 from planner.command_line import flag, parser
-from planner.directory import DirectoryError
-from planner.explain import explain
 from planner.faults import faults
 from planner.fit import fit
-from planner.picture import picture
 from planner.recommend import Recommendation, Wish, recommend, table
-from planner.request import FitRequest
-from planner.show import list_models, show
-from planner.subject import find_subject
-from planner.summary import summary
+from planner.report.explain import explain
+from planner.report.picture import picture
+from planner.report.show import list_models, show
+from planner.report.summary import summary
 
 _STATUS = {"fits": 0, "tight": 0, "rejected": 1, "unknown": 3}
 _USAGE = 2
@@ -154,7 +154,7 @@ def _request(options: Namespace) -> FitRequest:
 def _of_stack(name: str, given: list[str]) -> FitRequest:
     # Stack files are checked with pydantic, which a plan without one does not need to wait for.
     from config.errors import StackError
-    from planner.stack import request_of_named_stack
+    from planner.stack_request import request_of_named_stack
 
     if given:
         left_out = ", ".join(flag(option) for option in given)

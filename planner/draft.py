@@ -11,7 +11,7 @@ from pathlib import Path
 
 from config.catalogue import Checkpoint, engines, find_gpu
 from config.errors import StackError
-from config.stack_file import checked_stack_name, stack_file
+from config.stack.file import checked_stack_name, stack_file
 from planner.recommend import Recommendation
 
 _STAGE_IMAGE = "python:3.12-slim"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu, find_instance
-from planner.plan import Problem
-from planner.request import FitRequest
-from planner.versions import Version
+from engines.plan import Problem
+from engines.request import FitRequest
+from engines.versions import Version
 
 _COUNTS = (
     "nodes",

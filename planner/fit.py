@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from config.catalogue import NotInCatalogueError, find_gpu
-from planner.case import resolve, resolve_layout
-from planner.directory import DirectoryError
-from planner.engine_arguments import requested_arguments
+from config.checkpoint.directory import DirectoryError
+from config.checkpoint.model_spec import Subject, find_subject
+from engines.llama_cpp.plan import plan_llama_cpp, requested_llama_arguments
+from engines.logistics import with_logistics
+from engines.plan import Host, PerGpu, Plan, Problem
+from engines.request import FitRequest
+from engines.rules.host import host_memory_bytes, shared_memory_bytes
+from engines.vllm.arguments import requested_arguments
+from engines.vllm.plan import plan_vllm
+from engines.vllm.resolved_request import resolve, resolve_layout
 from planner.faults import faults, problems_of_faults
-from planner.llama_cpp import plan_llama_cpp, requested_llama_arguments
-from planner.logistics import with_logistics
-from planner.plan import Host, PerGpu, Plan, Problem
-from planner.request import FitRequest
-from planner.rules.host import host_memory_bytes, shared_memory_bytes
-from planner.subject import Subject, find_subject
 from planner.suggestions import suggest
-from planner.vllm import plan_vllm
 
 
 def fit(request: FitRequest) -> Plan:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from config.catalogue import Checkpoint, Instance, Model, find_checkpoint, find_gpu, instances, models
+from engines.plan import Plan
+from engines.request import FitRequest
 from planner.fit import plan_only
-from planner.plan import Plan
-from planner.request import FitRequest
 
 DEFAULT_CONTEXT = 32_768
 """A context that is of use for work on documents and code; a model that is made for less is planned with its own."""

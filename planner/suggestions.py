@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpus
-from planner.case import resolve_layout
-from planner.plan import Layout, Plan
-from planner.request import FitRequest
+from engines.plan import Layout, Plan
+from engines.request import FitRequest
+from engines.vllm.resolved_request import resolve_layout
 
 Planner = Callable[[FitRequest], Plan]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from planner.plan import Plan
+from engines.plan import Plan
 
 SAFETY_FACTOR = 3.0
 """A limit is this many times the predicted duration: lines and disks are shared, and a limit that fires on a healthy

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from components import cluster_facts, server_watch
-from components.cluster_api import ClusterUnreachable
-from components.cluster_facts import ClusterFacts, NodeFacts
-from components.placement import GPU_RESOURCE, HOSTNAME_LABEL
-from config.stack import StackConfig
-from config.stack_file import NAMESPACE, read_sections, stack_file
+from components.cluster import facts as cluster_facts
+from components.cluster.api import ClusterUnreachable
+from components.cluster.facts import ClusterFacts, NodeFacts
+from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.rollout import server_watch
+from config.stack.file import NAMESPACE, read_sections, stack_file
+from config.stack.sections import StackConfig
 from tests.recording_engine import Recording, record
 
 PROGRAM = Path(__file__).parent.parent

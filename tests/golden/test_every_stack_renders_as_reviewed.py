@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from config.stack_file import read_sections
+from config.stack.file import read_sections
 from tests.program import PROGRAM, run_program
 from tests.recording_engine import Recording
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from components.cluster_api import ClusterApi
+from components.cluster.api import ClusterApi
 
 Answer = dict[str, Any] | bytes | tuple[int, str] | None
 Respond = Callable[[str, Mapping[str, str]], Answer]

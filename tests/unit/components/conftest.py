@@ -2,7 +2,7 @@
 
 import pytest
 
-from components import server_watch
+from components.rollout import server_watch
 from tests.program import serves_at_once
 
 

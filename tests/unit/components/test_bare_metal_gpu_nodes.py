@@ -3,8 +3,8 @@
 import pytest
 
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
-from components.placement import Placement
-from config.stack import Fabric, FabricKind, Nodes, Taint, TaintEffect
+from components.pods.placement import Placement
+from config.stack.sections import Fabric, FabricKind, Nodes, Taint, TaintEffect
 from tests.recording_engine import Recording, record
 
 

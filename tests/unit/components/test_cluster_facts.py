@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.cluster_api import ClusterApi, ClusterUnreachable
-from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts, read_cluster
-from config.stack import WeightsKind
+from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.cluster.facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts, read_cluster
+from config.stack.sections import WeightsKind
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 
 NODE = {

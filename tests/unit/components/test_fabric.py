@@ -2,8 +2,8 @@
 
 import pytest
 
-from components import fabric
-from config.stack import Fabric, FabricKind, GpuDirect, PodNetwork
+from components.pods import fabric
+from config.stack.sections import Fabric, FabricKind, GpuDirect, PodNetwork
 
 INFINIBAND = Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8)
 EFA = Fabric(kind=FabricKind.EFA, resource="vpc.amazonaws.com/efa", count=16)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components import fabric_check
+from components.in_pod import fabric_check
 
 DATA = Path(__file__).parents[2] / "data/fabric"
 CONTAINER = DATA / "container.json"

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from components.cluster_api import ClusterApi
-from components.first_answer import NoAnswer, NotAsked, first_answer
+from components.cluster.api import ClusterApi
+from components.rollout.first_answer import NoAnswer, NotAsked, first_answer
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 
 DOOR = "/api/v1/namespaces/serving/pods/server-0:8000/proxy/v1"

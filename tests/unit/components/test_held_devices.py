@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts
-from components.held_devices import held_devices
-from components.labels import labels
-from config.stack import StackConfig
+from components.cluster.facts import ClusterFacts, NodeFacts, PodFacts
+from components.cluster.held_devices import held_devices
+from components.pods.labels import labels
+from config.stack.sections import StackConfig
 from tests.unit.components.samples import serving
 from tests.unit.components.test_preflight import SECTIONS, STACK
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from components.cluster_api import ClusterApi
+from components.cluster.api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.placement import Placement
+from components.pods.placement import Placement
 from components.weight_volume import PlacedVolume
 from config.catalogue import engine_flags
-from config.stack import Engine, Fabric, FabricKind, PodNetwork, Verification
+from config.stack.sections import Engine, Fabric, FabricKind, PodNetwork, Verification
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import H200, KIMI, VLLM, serving
 

@@ -8,15 +8,15 @@ import pulumi
 import pytest
 from pulumi_kubernetes.core.v1 import Service
 
-from components import server_watch
-from components.cluster_api import ClusterApi
+from components.cluster.api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.placement import Placement
-from components.server_watch import Server
-from components.serving import Serving
-from components.staged_weights import StagedWeights
+from components.pods.placement import Placement
+from components.pods.serving import Serving
+from components.pods.staged_weights import StagedWeights
+from components.rollout import server_watch
+from components.rollout.server_watch import Server
 from components.weight_volume import PlacedVolume
-from config.stack import Engine, Verification
+from config.stack.sections import Engine, Verification
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, LLAMA_CPP, VLLM, serving
 

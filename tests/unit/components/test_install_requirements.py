@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components import install_requirements
+from components.in_pod import install_requirements
 
 
 def run(folder: Path, requirements: str, locked: str = "") -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,6 @@
 """From the SDK's spelling to the API's."""
 
-from components.manifest import manifest
+from components.pods.manifest import manifest
 
 
 def test_fields_are_spelled_as_the_api_spells_them_at_every_depth() -> None:

@@ -1,6 +1,6 @@
 """What a pod goes through, told from what a real API server said of it."""
 
-from components.pod_report import PodReport, report
+from components.rollout.pod_report import PodReport, report
 from tests.unit.components.recorded_pods import VERSION, loading, recorded_pod
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.cluster_facts import ClusterFacts, NodeFacts, VolumeFacts
-from components.preflight import node_faults, volume_faults
-from config.stack import StackConfig
+from components.cluster.facts import ClusterFacts, NodeFacts, VolumeFacts
+from components.cluster.preflight import node_faults, volume_faults
+from config.stack.sections import StackConfig
 
 GIB = 2**30
 SECTIONS: dict[str, Any] = {

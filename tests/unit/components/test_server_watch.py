@@ -12,10 +12,10 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import server_watch
-from components.cluster_api import ClusterApi
-from components.server_watch import Server
-from components.start_failures import Patience
+from components.cluster.api import ClusterApi
+from components.rollout import server_watch
+from components.rollout.server_watch import Server
+from components.rollout.start_failures import Patience
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 from tests.unit.components.recorded_pods import VERSION, ended_again, loading, recorded_event, recorded_pod
 

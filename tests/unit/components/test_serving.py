@@ -6,9 +6,9 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.serving import Serving, verification_seconds
-from config.stack import Engine, Nodes, Verification, Weights, WeightsKind
-from planner.plan import Host, Layout, PerGpu, Plan
+from components.pods.serving import Serving, verification_seconds
+from config.stack.sections import Engine, Nodes, Verification, Weights, WeightsKind
+from engines.plan import Host, Layout, PerGpu, Plan
 from planner.time_limits import time_limits
 from tests.unit.components.samples import LLAMA_CPP, VLLM
 

@@ -2,7 +2,7 @@
 
 import re
 
-from components.stager_job import job_name
+from components.pods.stager_job import job_name
 
 DIGEST = "669cddc777e743fa"
 LONGEST = 63

@@ -6,8 +6,8 @@ import pulumi
 import pytest
 
 from components.volume_size import volume_bytes
-from config.stack import StackConfig
-from planner.plan import Plan
+from config.stack.sections import StackConfig
+from engines.plan import Plan
 
 PLAN = Plan(verdict="fits", weights_bytes=595 * 10**9, disk_bytes=1250 * 10**9)
 

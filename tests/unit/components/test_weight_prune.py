@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from components.placement import Placement
-from components.stager_job import StagerJob
+from components.pods.placement import Placement
+from components.pods.stager_job import StagerJob
 from components.weight_prune import WeightPrune, WeightPruneArgs
 from components.weight_volume import PlacedVolume
 from tests.recording_engine import Recording, record

@@ -5,11 +5,11 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.placement import Placement
-from components.staged_weights import StagedWeights
+from components.pods.placement import Placement
+from components.pods.staged_weights import StagedWeights
 from components.weight_stage import WeightStage, WeightStageArgs, stager_files
 from components.weight_volume import PlacedVolume
-from config.stack import Stage
+from config.stack.sections import Stage
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, STAGE
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from components.placement import Placement
+from components.pods.placement import Placement
 from components.weight_volume import PlacedVolume, WeightVolume, WeightVolumeArgs
-from config.stack import Weights, WeightsKind
+from config.stack.sections import Weights, WeightsKind
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import ANYWHERE, H200
 

@@ -8,13 +8,14 @@ from typing import Any
 import pulumi
 import pytest
 
-from components import fabric, inference_server, weight_stage
-from components.cluster_api import ClusterUnreachable
-from components.cluster_facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts
-from components.labels import labels
-from components.placement import GPU_RESOURCE
-from config.stack import StackConfig
-from config.stack_file import read_sections, stack_file
+from components import inference_server, weight_stage
+from components.cluster.api import ClusterUnreachable
+from components.cluster.facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts
+from components.pods import fabric
+from components.pods.labels import labels
+from components.pods.placement import GPU_RESOURCE
+from config.stack.file import read_sections, stack_file
+from config.stack.sections import StackConfig
 from tests.program import PROGRAM, fit_cluster, run_program
 from tests.recording_engine import Recording
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from config.errors import StackError
-from config.gguf import served_file
-from config.stack import StackConfig
+from config.stack.sections import StackConfig
+from config.stack.served_file import served_file
 
 FIRST = "UD-Q2_K_XL/Kimi-K2.5-UD-Q2_K_XL-00001-of-00008.gguf"
 SHARDS = [f"UD-Q2_K_XL/Kimi-K2.5-UD-Q2_K_XL-{number:05}-of-00008.gguf" for number in range(1, 9)]

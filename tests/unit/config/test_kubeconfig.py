@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from config.errors import StackError
-from config.kubeconfig import read_kubeconfig
-from config.stack import Cluster
+from config.stack.kubeconfig import read_kubeconfig
+from config.stack.sections import Cluster
 
 FILE = Path(__file__).parents[2] / "kubeconfig.yaml"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from config.reference import reference
-from config.schema import REFERENCE_FILE, SCHEMA_FILE, schema_text, stack_file_schema
-from config.stack_file import read_stack_file
+from config.stack.file import read_stack_file
+from config.stack.reference import reference
+from config.stack.schema import REFERENCE_FILE, SCHEMA_FILE, schema_text, stack_file_schema
 from tests.program import PROGRAM
 
 STACK_FILES = sorted(PROGRAM.glob("Pulumi.*.yaml"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from config.errors import StackError
-from config.stack import StackConfig, Verification, WeightsKind
+from config.stack.sections import StackConfig, Verification, WeightsKind
 
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 GOOD: dict[str, Any] = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import StackError
-from config.overrides import overridden
-from config.stack_file import read_sections, read_stack_file
+from config.stack.file import read_sections, read_stack_file
+from config.stack.overrides import overridden
 
 MINIMAL = """
 encryptionsalt: v1:salt

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from config.errors import StackError
-from config.stack import Model
-from config.weights import read_lock, weights_digest
+from config.stack.sections import Model
+from config.stack.weights import read_lock, weights_digest
 
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 KIMI = Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT)

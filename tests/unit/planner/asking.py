@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue import find_gpu
+from config.checkpoint.model_spec import find_subject
+from engines.vllm.memory import weights_by_group
+from engines.vllm.resolved_request import Case, resolve
 from planner import FitRequest, Plan, fit
-from planner.case import Case, resolve
-from planner.memory import weights_by_group
-from planner.subject import find_subject
 
 DATA = Path(__file__).parents[2] / "data" / "planner"
 GIB = 2**30

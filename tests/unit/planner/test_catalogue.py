@@ -14,8 +14,8 @@ from config.catalogue import (
     models,
     rules,
 )
-from planner.accuracy import DOCUMENT, document
-from planner.subject import find_subject
+from config.checkpoint.model_spec import find_subject
+from planner.report.accuracy import DOCUMENT, document
 
 
 def test_every_model_of_the_table_is_there_with_its_variants() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from config import catalogue
+from config.checkpoint.model_spec import find_subject
 from lab.hub.client import HubClient, running_hub
-from planner.subject import find_subject
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
 
 _PADDING = ("BF16", [64, 2**20])

@@ -11,8 +11,8 @@ import pytest
 
 from planner import fit
 from planner.__main__ import main
-from planner.picture import picture
-from planner.stack import request_of_named_stack
+from planner.report.picture import picture
+from planner.stack_request import request_of_named_stack
 
 _PROGRAM = Path(__file__).parents[3]
 _KIMI = ("fit", "--model", "kimi-k2.5")

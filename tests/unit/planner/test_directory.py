@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from config.catalogue import models
-from planner.config_fields import config_faults
-from planner.directory import DirectoryError, read_directory
-from planner.gguf import GgufError, read_gguf
-from planner.quantization import read_quantization
-from planner.shape import read_shape
-from planner.subject import find_subject
-from planner.tensors import derived_groups
+from config.checkpoint.config_fields import config_faults
+from config.checkpoint.directory import DirectoryError, read_directory
+from config.checkpoint.gguf_header import GgufError, read_gguf
+from config.checkpoint.model_spec import find_subject
+from config.checkpoint.quantization import read_quantization
+from config.checkpoint.shape import read_shape
+from config.checkpoint.tensors import derived_groups
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
 

@@ -7,14 +7,14 @@ import yaml
 
 from config.catalogue import models
 from config.errors import StackError
-from config.gguf import served_file
-from config.stack import StackConfig
-from config.stack_file import read_sections, read_stack_file, stack_file
+from config.stack.file import read_sections, read_stack_file, stack_file
+from config.stack.sections import StackConfig
+from config.stack.served_file import served_file
 from planner.__main__ import main
 from planner.draft import write_draft
 from planner.fit import plan_only
 from planner.recommend import Recommendation, Wish, recommend
-from planner.stack import request_of_stack
+from planner.stack_request import request_of_stack
 
 FOUND = [
     best

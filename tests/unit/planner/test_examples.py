@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from config.catalogue import find_checkpoint
-from config.stack_file import read_stack_file
+from config.stack.file import read_stack_file
 from planner import fit
 from planner.recommend import Wish, recommend
-from planner.stack import request_of_stack
+from planner.stack_request import request_of_stack
 
 _EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("Pulumi.*.yaml"))
 

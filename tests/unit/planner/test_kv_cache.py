@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from config.catalogue import ground_truth
-from planner.accuracy import predicted_tokens
-from planner.attention_backend import Backend
-from planner.kv_cache import Pool, stage_pool
-from planner.shape import read_shape
+from config.checkpoint.shape import read_shape
+from engines.vllm.attention_backend import Backend
+from engines.vllm.kv_cache import Pool, stage_pool
+from planner.report.accuracy import predicted_tokens
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 

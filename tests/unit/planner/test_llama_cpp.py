@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from config.catalogue import engine_flags, find_gpu
-from planner.gguf_memory import cache_bytes_per_token, compute_buffer
-from planner.request import Engine
-from planner.rules.driver import driver_compatibility
-from planner.shape import read_shape
+from config.checkpoint.shape import read_shape
+from engines.llama_cpp.memory import cache_bytes_per_token, compute_buffer
+from engines.request import Engine
+from engines.rules.driver import driver_compatibility
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 _ARTICLE = {

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from config.catalogue import ground_truth, overheads
-from planner.accuracy import left_for_cache
-from planner.calibration import Observation, observations, ratios
-from planner.plan import Plan
+from engines.plan import Plan
+from engines.vllm.calibration import Observation, observations, ratios
+from planner.report.accuracy import left_for_cache
 from tests.unit.planner.asking import plan
 
 _ALL = observations()

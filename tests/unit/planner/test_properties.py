@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.catalogue import engine_flags, gpus, models
+from config.checkpoint.model_spec import find_subject
+from engines.vllm.memory import weights_by_group
 from planner import FitRequest, fit, time_limits
-from planner.explain import explain
 from planner.fit import plan_only
-from planner.memory import weights_by_group
-from planner.picture import picture
-from planner.subject import find_subject
+from planner.report.explain import explain
+from planner.report.picture import picture
+from planner.report.summary import summary
 from planner.suggestions import suggest
-from planner.summary import summary
 from tests.unit.planner.asking import case
 
 _ORDER = {"rejected": 0, "unknown": 1, "tight": 2, "fits": 3}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from config.errors import StackError
-from config.stack import StackConfig
-from config.weights import WeightsLock
+from config.stack.sections import StackConfig
+from config.stack.weights import WeightsLock
 from planner import fit
-from planner.stack import request_of_named_stack, request_of_stack
-from planner.summary import summary
+from planner.report.summary import summary
+from planner.stack_request import request_of_named_stack, request_of_stack
 
 _PROGRAM = Path(__file__).parents[3]
 

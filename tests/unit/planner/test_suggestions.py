@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from config.stack import StackConfig
-from config.stack_file import read_sections
+from config.stack.file import read_sections
+from config.stack.sections import StackConfig
 from planner import Plan, fit
-from planner.stack import request_of_stack
+from planner.stack_request import request_of_stack
 from tests.unit.planner.asking import codes, plan, texts
 
 _PROGRAM = Path(__file__).parents[3]

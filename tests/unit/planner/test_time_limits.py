@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.plan import PerGpu, Plan
+from engines.plan import PerGpu, Plan
 from planner.time_limits import SAFETY_FACTOR, TimeLimits, time_limits
 from tests.unit.planner.asking import plan
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from planner.accuracy import GATE, Comparison, size_comparisons, weight_comparisons
-from planner.plan import Layout
-from planner.sharding import stage_layers
-from planner.subject import find_subject
+from config.checkpoint.model_spec import find_subject
+from engines.plan import Layout
+from engines.vllm.sharding import stage_layers
+from planner.report.accuracy import GATE, Comparison, size_comparisons, weight_comparisons
 from tests.unit.planner.asking import derivation, weights_gib
 
 _GROUPS = {"dense_mlp", "shared_experts", "indexer", "router"}

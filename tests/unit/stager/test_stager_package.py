@@ -15,7 +15,7 @@ from tests.unit.stager.staged_tree import COMMIT, write_staged_tree
 PACKAGE = Path(__file__).parents[3] / "stager"
 TRAVELLING = sorted(path for path in PACKAGE.iterdir() if path.is_file())
 MODULES = [path for path in TRAVELLING if path.suffix == ".py"]
-OURS = {"config", "planner", "components", "policy", "lab", "tests", "bench"}
+OURS = {"config", "planner", "engines", "components", "policy", "lab", "tests", "bench"}
 CONFIG_MAP_BYTES = 1024 * 1024  # https://kubernetes.io/docs/concepts/configuration/configmap/
 
 

@@ -1,0 +1,1 @@
+"""What the program reads from a cluster before it creates anything."""

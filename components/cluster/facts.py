@@ -1,0 +1,196 @@
+"""What a cluster says of itself before anything is made: its nodes, and what earlier stacks left.
+
+Read once, with the official client and the stack's own kubeconfig. Nothing is judged here; see `preflight`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from components.cluster.api import ClusterApi, ClusterUnreachable
+from config.quantity import quantity_bytes, whole_number
+from config.stack.sections import WeightsKind
+
+LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
+"""API group and version of groups of pods."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node."""
+
+    name: str
+    not_ready: str | None = None
+    """Why the node is not Ready; None: it is."""
+    cordoned: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """What pods may ask for in all, by resource."""
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """A pod that has a node and has not ended."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """What it holds of the node's devices, by resource."""
+    priority: int = 0
+    """Below 0 it gives way to any pod that states none."""
+    ending: bool = False
+    """Whether it was told to end."""
+
+
+@dataclass(frozen=True)
+class VolumeFacts:
+    """A claim or a disk that is already there."""
+
+    size_bytes: int
+    storage_class: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """One cluster, as far as one stack is concerned."""
+
+    identifier: str
+    """Unique to the cluster, whatever its address: the UID of the namespace that every cluster has."""
+    nodes: Sequence[NodeFacts] = ()
+    pods: Sequence[PodFacts] = ()
+    """Pods on the nodes that were asked about."""
+    pods_hidden: str | None = None
+    """Why those pods could not be read; None: they were."""
+    namespace_labels: Mapping[str, str] | None = None
+    """Labels of the stack's namespace; None: there is no such namespace."""
+    claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
+    """Claims of the stack's namespace, by name; read for weights of kind `claim` alone."""
+    disks: Mapping[str, VolumeFacts] = field(default_factory=dict)
+    """PersistentVolumes with a local path, by name; not read for weights of kind `host-path`."""
+    storage_classes: Mapping[str, bool] = field(default_factory=dict)
+    """Classes that would fill a claim, and whether one that names no class gets them; read for kind `claim` alone. A
+    volume made by hand fills claims of its class, whether or not there is a StorageClass of that name."""
+    leader_worker_sets: bool = False
+    """Whether the cluster knows LeaderWorkerSets; read for servers of several pods alone."""
+
+
+def read_cluster(
+    api: ClusterApi, namespace: str, kind: WeightsKind, *, groups: bool = False, pods_of: Sequence[str] = ()
+) -> ClusterFacts:
+    """The facts of a cluster that matter to a namespace, its kind of weights and its groups.
+
+    The pods of the nodes `pods_of` are read one node at a time: a large cluster has more than anybody wants to list.
+    Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
+    """
+    try:
+        return _with_pods(_facts(api, namespace, kind, groups), api, pods_of)
+    except (ValueError, KeyError):
+        raise ClusterUnreachable("its answer is not that of a Kubernetes API server") from None
+
+
+def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> ClusterFacts:
+    own = api.find(f"/api/v1/namespaces/{namespace}")
+    disks = [] if kind is WeightsKind.HOST_PATH else api.read("/api/v1/persistentvolumes")["items"]
+    claims = []
+    storage_classes: dict[str, bool] = {}
+    if kind is WeightsKind.CLAIM:
+        claims = api.read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
+        classes = api.read("/apis/storage.k8s.io/v1/storageclasses")["items"]
+        storage_classes = _handmade(disks) | {
+            each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes
+        }
+    return ClusterFacts(
+        identifier=api.read("/api/v1/namespaces/kube-system")["metadata"]["uid"],
+        nodes=[_node(node) for node in api.read("/api/v1/nodes")["items"]],
+        namespace_labels=None if own is None else own["metadata"].get("labels") or {},
+        claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
+        disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
+        storage_classes=storage_classes,
+        leader_worker_sets=groups and api.find(f"/apis/{LEADER_WORKER_SETS}") is not None,
+    )
+
+
+def _with_pods(facts: ClusterFacts, api: ClusterApi, nodes: Sequence[str]) -> ClusterFacts:
+    """The facts with the nodes' pods. Who may look at nodes may not always look at everybody's pods."""
+    try:
+        return replace(facts, pods=tuple(pod for node in nodes for pod in _pods(api, node)))
+    except ClusterUnreachable as refusal:
+        return replace(facts, pods_hidden=str(refusal))
+
+
+def _pods(api: ClusterApi, node: str) -> list[PodFacts]:
+    still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+    return [_pod(pod) for pod in api.read("/api/v1/pods", fieldSelector=still_there)["items"]]
+
+
+def _pod(pod: dict[str, Any]) -> PodFacts:
+    metadata, spec = pod["metadata"], pod["spec"]
+    return PodFacts(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        node=spec["nodeName"],
+        labels=metadata.get("labels") or {},
+        devices=_devices(spec),
+        priority=spec.get("priority") or 0,
+        ending="deletionTimestamp" in metadata,
+    )
+
+
+def _devices(spec: dict[str, Any]) -> dict[str, int]:
+    """Extended resources: of all containers together, or of the init container that wants most."""
+    together: Counter[str] = Counter()
+    for container in spec["containers"]:
+        together.update(_of_container(container))
+    for container in spec.get("initContainers") or []:
+        together |= Counter(_of_container(container))
+    return dict(together)
+
+
+def _of_container(container: dict[str, Any]) -> dict[str, int]:
+    requests = (container.get("resources") or {}).get("requests") or {}
+    return {resource: whole_number(count) for resource, count in requests.items() if "/" in resource}
+
+
+def _node(node: dict[str, Any]) -> NodeFacts:
+    spec, status = node["spec"], node["status"]
+    return NodeFacts(
+        name=node["metadata"]["name"],
+        not_ready=_not_ready(status.get("conditions") or []),
+        cordoned=bool(spec.get("unschedulable")),
+        labels=node["metadata"].get("labels") or {},
+        taints=spec.get("taints") or [],
+        allocatable=status.get("allocatable") or {},
+    )
+
+
+def _not_ready(conditions: Sequence[Mapping[str, str]]) -> str | None:
+    ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
+    if ready is None:
+        return "it has not reported yet"
+    return None if ready["status"] == "True" else ready.get("message") or ready.get("reason") or "no reason given"
+
+
+def _claim(claim: dict[str, Any]) -> VolumeFacts:
+    """What the claim got; what it asked for while it waits for its first pod."""
+    spec = claim["spec"]
+    size = (claim.get("status") or {}).get("capacity", spec["resources"]["requests"])["storage"]
+    return VolumeFacts(size_bytes=quantity_bytes(size), storage_class=spec.get("storageClassName"))
+
+
+def _handmade(disks: Sequence[dict[str, Any]]) -> dict[str, bool]:
+    """The classes of volumes that wait for a claim; the class without a name is what a claim gets by default."""
+    free = [disk["spec"] for disk in disks if (disk.get("status") or {}).get("phase") == "Available"]
+    return {spec.get("storageClassName", ""): not spec.get("storageClassName") for spec in free}
+
+
+def _is_default(metadata: dict[str, Any]) -> bool:
+    return (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
+
+
+def _disk(spec: dict[str, Any]) -> VolumeFacts:
+    return VolumeFacts(size_bytes=quantity_bytes(spec["capacity"]["storage"]), path=spec["local"]["path"])

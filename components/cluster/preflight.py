@@ -1,0 +1,224 @@
+"""The look at the cluster before the first resource: does it have what the stack relies on, and what is there already?
+
+All faults come in one message and nothing is made. A cluster that cannot be reached is a warning in
+a preview, which then knows nothing of it, and ends an `up`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi
+
+from components.cluster import facts as cluster_facts
+from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
+from components.cluster.held_devices import held_devices
+from components.pods.labels import labels
+from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.pods.serving import Serving
+from components.weight_volume import claim_name, volume_name
+from config.catalogue import find_gpu
+from config.quantity import gigabytes, whole_number
+from config.stack.sections import StackConfig, Taint, TaintEffect, WeightsKind
+
+_PRODUCT_LABEL = "nvidia.com/gpu.product"
+_TAINTS_OF_STATE = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/unschedulable",
+)
+"""What Kubernetes itself puts on a node that is not Ready or is cordoned: to tolerate it would be no cure."""
+_DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the preflight found and the program goes by."""
+
+    cluster_identifier: str | None = None
+    """Unique to the cluster; None: not reached."""
+    make_namespace: bool = True
+    """Whether the namespace is this stack's own: missing, or made by it earlier."""
+    adopt_namespace: str | None = None
+    """Id of the namespace to be taken over; None: there is none yet."""
+    adopt_claim: str | None = None
+    """Id of the claim to be taken over; None: there is none yet."""
+
+
+def preflight(instance: str, stack: StackConfig, api: ClusterApi, volume_bytes: int | None, serving: Serving) -> Found:
+    """What is there already, after the cluster was found fit for the stack and its server.
+
+    Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
+    """
+    groups = serving.pods > 1
+    pods_of = stack.nodes.names if serving.gpus else ()
+    try:
+        facts = cluster_facts.read_cluster(
+            api, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+        )
+    except ClusterUnreachable as reason:
+        message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
+        if not pulumi.runtime.is_dry_run():
+            raise pulumi.RunError(f"{message}; nothing was created") from None
+        pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
+        return Found()
+    faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
+    faults += group_faults(facts) if groups else []
+    faults += _held_faults(instance, stack, facts, serving)
+    if faults:
+        summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
+        raise pulumi.RunError("\n  ".join([summary, *faults]))
+    return _found(instance, stack, facts)
+
+
+def _held_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> Sequence[str]:
+    """Devices that others hold, where an `up` could not end well; else they are warnings, as all are in a preview."""
+    if facts.pods_hidden:
+        pulumi.warn(f"whether other pods hold devices of the nodes was not checked: {facts.pods_hidden}")
+    held = held_devices(instance, stack, facts, serving)
+    if held.prevents and not pulumi.runtime.is_dry_run():
+        return held.lines
+    for line in held.lines:
+        pulumi.warn(line)
+    return []
+
+
+def _found(instance: str, stack: StackConfig, facts: ClusterFacts) -> Found:
+    namespace, existing = stack.cluster.namespace, facts.namespace_labels
+    is_own = existing is not None and labels(instance, "namespace").items() <= existing.items()
+    claim = claim_name(instance)
+    return Found(
+        cluster_identifier=facts.identifier,
+        make_namespace=existing is None or is_own,
+        adopt_namespace=namespace if is_own else None,
+        adopt_claim=f"{namespace}/{claim}" if claim in facts.claims else None,
+    )
+
+
+def group_faults(facts: ClusterFacts) -> list[str]:
+    """What keeps a server from running as groups of pods."""
+    if facts.leader_worker_sets:
+        return []
+    return [
+        f"the API {LEADER_WORKER_SETS} is missing: a server over several nodes needs the LeaderWorkerSet controller; "
+        "install it (https://lws.sigs.k8s.io/docs/installation/) and try again"
+    ]
+
+
+def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
+    """What keeps the stack's nodes from staging and serving, one line each."""
+    if not stack.nodes.names:
+        return _unnamed_faults(stack, nodes)
+    by_name = {node.name: node for node in nodes}
+    faults = []
+    for name in stack.nodes.names:
+        if name in by_name:
+            faults += [f"node {name}: {fault}" for fault in _node_faults(stack, by_name[name])]
+        else:
+            known = ", ".join(sorted(by_name)) or "none"
+            faults.append(f"node {name}: does not exist; expected one of {known} in heavylift:nodes.names")
+    return faults
+
+
+def _unnamed_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
+    fit = [node.name for node in nodes if not list(_node_faults(stack, node))]
+    if not fit:
+        reasons = [f"node {node.name}: {fault}" for node in nodes for fault in _node_faults(stack, node)]
+        return reasons or ["the cluster has no nodes"]
+    if len(fit) > 1 and stack.weights.kind is WeightsKind.HOST_PATH:
+        return [
+            f"heavylift:nodes.names: is missing: weights of kind host-path lie on one node, and {len(fit)} would do "
+            f"({', '.join(sorted(fit))}); name one"
+        ]
+    return []
+
+
+def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
+    if node.not_ready:
+        yield f"is not Ready ({node.not_ready})"
+    if node.cordoned:
+        yield "is cordoned; `kubectl uncordon` it"
+    yield from _untolerated(stack.nodes.taints, node)
+    if stack.nodes.names and node.labels.get(HOSTNAME_LABEL) != node.name:
+        yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
+    yield from _other_gpu(stack.nodes.gpu, node)
+    yield from _lacking(node, GPU_RESOURCE, stack.nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
+    if fabric := stack.nodes.fabric:
+        yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")
+    yield from _other_driver(stack.nodes.driver, node)
+
+
+def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
+    count = whole_number(node.allocatable.get(resource, "0"))
+    if count < expected:
+        yield f"has {count} of {expected} {resource} allocatable; repair the node, or lower {key}"
+
+
+def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
+    for taint in node.taints:
+        if taint["key"] in _TAINTS_OF_STATE and (node.not_ready or node.cordoned):
+            continue  # that fault is named already
+        keeps_pods_off = taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE
+        if keeps_pods_off and not any(_tolerates(known, taint) for known in tolerated):
+            shown = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+            yield f"has the taint {shown}, which heavylift:nodes.taints does not list"
+
+
+def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
+    same_value = known.value is None or known.value == taint.get("value", "")
+    same_effect = known.effect is None or known.effect == taint["effect"]
+    return known.key == taint["key"] and same_value and same_effect
+
+
+def _other_gpu(expected: str | None, node: NodeFacts) -> Iterator[str]:
+    actual = node.labels.get(_PRODUCT_LABEL)
+    if expected and actual and not actual.startswith(find_gpu(expected).labels):
+        yield f"has GPUs of the kind {actual}: expected {expected} (heavylift:nodes.gpu)"
+
+
+def _other_driver(expected: str | None, node: NodeFacts) -> Iterator[str]:
+    actual = next((node.labels[label] for label in _DRIVER_LABELS if label in node.labels), None)
+    if expected and actual and f"{actual}.".startswith(f"{expected}.") is False:
+        yield f"has driver {actual}: expected {expected} (heavylift:nodes.driver)"
+
+
+def volume_faults(instance: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
+    """What is wrong with volumes that are already there under this stack's names, or cannot be made, one line each."""
+    match stack.weights.kind:
+        case WeightsKind.CLAIM:
+            claim = claim_name(instance)
+            if claim not in facts.claims:
+                return _storage_class_faults(stack.weights.storage_class, facts.storage_classes)
+            existing = {f"claim {claim}": facts.claims[claim]}
+        case WeightsKind.LOCAL:
+            disks = [volume_name(stack.cluster.namespace, instance, node) for node in stack.nodes.names]
+            existing = {f"volume {disk}": facts.disks[disk] for disk in disks if disk in facts.disks}
+        case WeightsKind.HOST_PATH:
+            existing = {}
+    return [f"{name}: {fault}" for name, volume in existing.items() for fault in _volume_faults(stack, volume, needed)]
+
+
+def _storage_class_faults(wanted: str | None, known: Mapping[str, bool]) -> list[str]:
+    names = ", ".join(sorted(known)) or "none"
+    if wanted is not None and wanted not in known:
+        return [f"heavylift:weights.storage_class: '{wanted}' does not exist: expected one of {names}"]
+    if wanted is None and not any(known.values()):
+        return [f"heavylift:weights.storage_class: is missing: the cluster has no default; expected one of {names}"]
+    return []
+
+
+def _volume_faults(stack: StackConfig, volume: VolumeFacts, needed: int | None) -> Iterator[str]:
+    if needed is not None and volume.size_bytes < needed:
+        why = "heavylift:weights.size asks for"
+        if stack.weights.size is None:
+            why = f"{stack.weights.keep_revisions} revisions and a margin need"
+        yield (
+            f"has {gigabytes(volume.size_bytes)} for good, {why} {gigabytes(needed)}, "
+            f"{gigabytes(needed - volume.size_bytes)} more; prune old revisions and lower "
+            "heavylift:weights.keep_revisions, or delete it and let a new one be made"
+        )
+    wanted = stack.weights.storage_class
+    if wanted is not None and volume.storage_class != wanted:
+        yield f"is of storage class {volume.storage_class}: expected {wanted}; delete it, or correct the stack"
+    if volume.path is not None and volume.path != stack.weights_path:
+        yield f"lies in {volume.path}: expected {stack.weights_path}; delete it with its claim, or correct the stack"

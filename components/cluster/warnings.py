@@ -1,0 +1,59 @@
+"""What a cluster warns of in one namespace: why a pod is not made or not started, where the pod does not say so itself.
+
+Somebody who may not read events does without.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from components.cluster.api import ClusterApi, ClusterUnreachable
+
+_SECONDS_BETWEEN_QUESTIONS = 10.0
+
+
+class ClusterWarnings:
+    """The warnings of one namespace."""
+
+    def __init__(self, api: ClusterApi, namespace: str) -> None:
+        self._api, self._path = api, f"/api/v1/namespaces/{namespace}/events"
+        self._asked: float | None = None
+        self._events: Sequence[Mapping[str, Any]] = ()
+
+    def of_pod(self, uid: str) -> str | None:
+        """The last warning about a pod; None: there is none."""
+        return _last([event for event in self._read() if event["involvedObject"].get("uid") == uid])
+
+    def of_making(self, workload: str, since: datetime) -> str | None:
+        """The last failure to make a part of a workload, each of which is named after it; None: none `since` then."""
+        return _last(
+            [
+                event
+                for event in self._read()
+                if event.get("reason") == "FailedCreate"
+                and f"{event['involvedObject'].get('name')}-".startswith(f"{workload}-")
+                and _moment(event) >= since
+            ]
+        )
+
+    def _read(self) -> Sequence[Mapping[str, Any]]:
+        if self._asked is None or time.monotonic() - self._asked >= _SECONDS_BETWEEN_QUESTIONS:
+            self._asked = time.monotonic()
+            with suppress(ClusterUnreachable):
+                self._events = self._api.read(self._path, fieldSelector="type=Warning")["items"]
+        return self._events
+
+
+def _last(events: Sequence[Mapping[str, Any]]) -> str | None:
+    if not events:
+        return None
+    event = max(events, key=_moment)
+    return f"{event.get('reason', 'warning')}: {event.get('message', 'no reason given').strip()}"
+
+
+def _moment(event: Mapping[str, Any]) -> datetime:
+    """When it was last seen; of the two kinds of reporters each fills in its own field."""
+    seen = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
+    return datetime.fromisoformat(seen) if seen else datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,1 @@
+"""Programs that run in pods, each a single standard-library file."""

@@ -1,0 +1,1 @@
+"""The pods that the components create, as plain values."""

@@ -1,0 +1,227 @@
+"""The pod of a server: the engine, behind an init container that refuses to start without the expected weights.
+
+The same for a server on one node and for each member of a group over several; a member also gets the fabric between
+them, and is checked for it first. Weights are mounted read-only and offline, and no pod knows a token.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from components.pods import fabric, llama_cpp, vllm
+from components.pods.engine_process import EngineProcess, Role
+from components.pods.placement import HOSTNAME_LABEL, Placement
+from components.pods.serving import Serving
+from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
+from components.rollout.pod_report import VERSION_ANNOTATION
+from components.weight_volume import PlacedVolume
+from config.quantity import quantity_bytes, whole_gibibytes
+from config.stack.sections import Engine, EngineName, Fabric, Verification
+
+VERIFIER = Path(__file__).resolve().parents[2] / "stager" / "verify.py"
+_VERIFIER_MOUNT = "/heavylift"
+_VERIFIER_RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+_WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
+_PROGRAMS = {"name": "verifier", "mount_path": _VERIFIER_MOUNT, "read_only": True}
+
+
+@dataclass(frozen=True)
+class ServerPod:
+    """All that the pods of one stack's server have in common."""
+
+    labels: dict[str, str]
+    weights: StagedWeights
+    volume: PlacedVolume
+    placement: Placement
+    engine: Engine
+    model_file: str | None
+    """llama.cpp: the GGUF file to serve."""
+    serving: Serving
+    verifier_image: str
+    """Image with Python for the init container."""
+    verify: Verification
+    programs: pulumi.Input[str]
+    """Name of the ConfigMap with the programs of the init containers."""
+
+    def template(self, role: Role) -> dict[str, Any]:
+        """The pod template of one part of the server."""
+        annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
+        return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self._spec(role)}
+
+    @property
+    def version(self) -> str:
+        """Tells the pods of this server from those of before a change: a digest of all that they are made from.
+
+        Names that Pulumi makes are left out of it. A preview does not know them, and they never change by themselves.
+        """
+        parts = [[self._spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        return sha256(json.dumps(parts, sort_keys=True, default=_unnamed).encode()).hexdigest()[:16]
+
+    @property
+    def roles(self) -> tuple[Role, Role]:
+        """The first pod's part of each server, and that of the others, if there are any."""
+        return (Role.ALONE, Role.ALONE) if self.serving.nodes == 1 else (Role.LEADER, Role.WORKER)
+
+    def process(self, role: Role) -> EngineProcess:
+        """The engine's process in one part of the server."""
+        if self.engine.name is EngineName.VLLM:
+            return vllm.process(self.weights, self.serving, role)
+        if self.model_file is None:
+            raise ValueError("InferenceServer: llama.cpp needs model_file")
+        return llama_cpp.process(self.weights, self.serving, self.model_file)
+
+    def _fabric(self, role: Role) -> Fabric | None:
+        return None if role is Role.ALONE else self.placement.fabric
+
+    def _spec(self, role: Role) -> dict[str, Any]:
+        programs = {"name": "verifier", "config_map": {"name": self.programs}}
+        empty = [{"name": name, "empty_dir": content} for name, (_, content) in self._empty_directories().items()]
+        return {
+            "automount_service_account_token": False,
+            "termination_grace_period_seconds": self.serving.termination_grace_seconds,
+            **self.placement.scheduling(),
+            **self._apart(),
+            **fabric.pod_network(self._fabric(role)),
+            "init_containers": [*self._fabric_containers(role), self._verifier_container()],
+            "containers": [self._engine_container(role)],
+            "volumes": [self.volume.served_pod_volume(), programs, *empty],
+        }
+
+    def _apart(self) -> dict[str, Any]:
+        """Of several pods, each on another of the nodes that were staged."""
+        if self.serving.pods == 1:
+            return {}
+        staged = {"key": HOSTNAME_LABEL, "operator": "In", "values": sorted(self.placement.hostnames)}
+        return {
+            "affinity": {
+                "node_affinity": {
+                    "required_during_scheduling_ignored_during_execution": {
+                        "node_selector_terms": [{"match_expressions": [staged]}]
+                    }
+                },
+                "pod_anti_affinity": {
+                    "required_during_scheduling_ignored_during_execution": [
+                        {"label_selector": {"match_labels": self.labels}, "topology_key": HOSTNAME_LABEL}
+                    ]
+                },
+            }
+        }
+
+    def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
+        """The check runs as the engine would: in its image, with its environment, devices and rights."""
+        command = fabric.check_command(self._fabric(role), _VERIFIER_MOUNT)
+        if command is None:
+            return []
+        limits = {"cpu": "1", "memory": "256Mi", **fabric.resources(self._fabric(role))}
+        return [
+            {
+                "name": "fabric",
+                "image": self.engine.image,
+                "command": command,
+                "env": self._environment(role),
+                "resources": {"limits": limits},
+                "security_context": self._security(role),
+                "termination_message_policy": "FallbackToLogsOnError",
+                "volume_mounts": [_PROGRAMS],
+            }
+        ]
+
+    def _verifier_container(self) -> dict[str, Any]:
+        model = self.weights.model
+        command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER.name}", self.weights.directory]
+        command += ["--repository", model.repository, "--revision", model.revision]
+        command += ["--full"] if self.verify is Verification.FULL else []
+        return {
+            "name": "verify",
+            "image": self.verifier_image,
+            "command": command,
+            "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
+            "resources": _VERIFIER_RESOURCES,
+            "security_context": {"allow_privilege_escalation": False},
+            "termination_message_policy": "FallbackToLogsOnError",
+            "volume_mounts": [_WEIGHTS, _PROGRAMS],
+        }
+
+    def _engine_container(self, role: Role) -> dict[str, Any]:
+        process = self.process(role)
+        directories = self._empty_directories()
+        return {
+            "name": "engine",
+            "image": self.engine.image,
+            "command": list(process.command),
+            "args": list(process.arguments),
+            "env": self._environment(role),
+            **({} if role is Role.WORKER else self._answers(process.port)),
+            "resources": self._resources(role),
+            "security_context": self._security(role),
+            "termination_message_policy": "FallbackToLogsOnError",
+            "volume_mounts": [
+                _WEIGHTS,
+                *({"name": name, "mount_path": path} for name, (path, _) in directories.items()),
+            ],
+        }
+
+    def _answers(self, port: int) -> dict[str, Any]:
+        """Port and probes. A worker has neither: the leader is healthy only while all of its group are."""
+        health = {"http_get": {"path": "/health", "port": "http"}, "timeout_seconds": 10}
+        return {
+            "ports": [{"name": "http", "container_port": port}],
+            "startup_probe": health
+            | {
+                "period_seconds": self.serving.startup_period_seconds,
+                "failure_threshold": self.serving.startup_failure_threshold,
+            },
+            "liveness_probe": health | {"period_seconds": 30, "failure_threshold": 3},
+            "readiness_probe": health | {"period_seconds": 10, "failure_threshold": 3},
+        }
+
+    def _environment(self, role: Role) -> list[dict[str, Any]]:
+        """The stack's own wins over the plan's, and that over the engine's."""
+        between = {} if role is Role.ALONE else fabric.environment(self.placement.fabric)
+        values = between | dict(self.process(role).environment) | dict(self.serving.environment)
+        plain = [
+            {"name": name, "value": value} for name, value in sorted((values | dict(self.engine.environment)).items())
+        ]
+        return plain if role is Role.ALONE else [*plain, vllm.OWN_ADDRESS]
+
+    def _empty_directories(self) -> dict[str, tuple[str, dict[str, str]]]:
+        """The pod's empty volumes: name to mount path and content."""
+        serving = self.serving
+        directories: dict[str, tuple[str, dict[str, str]]] = {}
+        if self.engine.name is EngineName.VLLM:
+            directories["cache"] = (vllm.CACHE_MOUNT, {})
+        if serving.shared_memory_bytes:
+            size = whole_gibibytes(serving.shared_memory_bytes)
+            directories["shared-memory"] = ("/dev/shm", {"medium": "Memory", "size_limit": size})  # noqa: S108
+        if serving.masked_directory:
+            directories["masked"] = (serving.masked_directory, {})
+        return directories
+
+    def _resources(self, role: Role) -> dict[str, Any]:
+        """What is written to `/dev/shm` counts against the memory limit, so the limit has room for it."""
+        engine, serving = self.engine, self.serving
+        requests: dict[str, str] = {}
+        limits: dict[str, str] = {}
+        if engine.cpus:
+            requests["cpu"] = str(engine.cpus)
+        if engine.memory:
+            requests["memory"] = engine.memory
+            limits["memory"] = whole_gibibytes(quantity_bytes(engine.memory) + serving.shared_memory_bytes)
+        elif serving.memory_bytes:
+            requests["memory"] = limits["memory"] = whole_gibibytes(serving.memory_bytes)
+        if (resource := self.placement.gpu_resource) and serving.gpus:
+            limits[resource] = str(serving.gpus)
+        limits |= fabric.resources(self._fabric(role))
+        return {name: amounts for name, amounts in (("requests", requests), ("limits", limits)) if amounts}
+
+    def _security(self, role: Role) -> dict[str, Any]:
+        return {"allow_privilege_escalation": False} | fabric.capabilities(self._fabric(role))
+
+
+def _unnamed(value: object) -> None:
+    if not isinstance(value, pulumi.Output):
+        raise TypeError(f"a pod's template has {value!r}: expected plain values, or names that Pulumi makes")

@@ -1,0 +1,45 @@
+"""vLLM's process: the staged directory served under the repository's name, with no way to the network's hub.
+
+Over several nodes it is vLLM's own multi-node start, without Ray: every pod is told its rank and the leader's address,
+and all but the leader are headless. vLLM 0.33 derives the ranks of tensor, pipeline and data parallelism from that.
+"""
+
+from components.pods.engine_process import EngineProcess, Role
+from components.pods.serving import Serving
+from components.pods.staged_weights import StagedWeights
+
+PORT = 8000
+CACHE_MOUNT = "/cache"
+"""Writable place for compiled kernels and remote code; the weights are read-only."""
+OWN_ADDRESS = {"name": "VLLM_HOST_IP", "value_from": {"field_ref": {"field_path": "status.podIP"}}}
+"""Address under which the ranks of a group reach this pod. Left to itself vLLM takes that of the route to the internet,
+and loopback where there is none."""
+
+
+def process(weights: StagedWeights, serving: Serving, role: Role) -> EngineProcess:
+    """vLLM on the GPUs of one pod."""
+    return EngineProcess(
+        command=("vllm", "serve", weights.directory),
+        arguments=(
+            *("--served-model-name", weights.model.repository),
+            *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
+            *("--port", str(PORT)),
+            *serving.arguments,
+            *_group_arguments(serving.nodes, role),
+        ),
+        environment={
+            "HF_HOME": f"{CACHE_MOUNT}/huggingface",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_CACHE_ROOT": f"{CACHE_MOUNT}/vllm",
+            "VLLM_ENGINE_READY_TIMEOUT_S": str(serving.engine_ready_seconds),
+        },
+        port=PORT,
+    )
+
+
+def _group_arguments(nodes: int, role: Role) -> tuple[str, ...]:
+    """Rank and leader's address come from the environment that the LeaderWorkerSet controller sets in each pod."""
+    if role is Role.ALONE:
+        return ()
+    arguments = ("--nnodes", str(nodes), "--node-rank", "$(LWS_WORKER_INDEX)", "--master-addr", "$(LWS_LEADER_ADDRESS)")
+    return (*arguments, "--headless") if role is Role.WORKER else arguments

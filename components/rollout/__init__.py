@@ -1,0 +1,1 @@
+"""The wait for a server: what its pods report, and when to give up."""

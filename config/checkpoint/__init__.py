@@ -1,0 +1,1 @@
+"""What a checkpoint consists of: `config.json`, safetensors and GGUF headers, read without reading a weight."""

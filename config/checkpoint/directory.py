@@ -1,0 +1,155 @@
+"""A model that is not in the catalogue: a directory with `config.json` and safetensors, or with GGUF files.
+
+Reads headers, never weights. Refuses, with the reason, what it cannot read, and a set of GGUF shards with gaps.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from config.catalogue import Checkpoint, Gguf, Model, Serving
+from config.checkpoint.config_fields import config_faults, quantization_faults
+from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
+from config.checkpoint.quantization import read_quantization
+from config.checkpoint.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
+
+MODELOPT_FILE = "hf_quant_config.json"
+"""Where ModelOpt's older checkpoints declare their quantisation."""
+
+
+class DirectoryError(Exception):
+    """A directory that is no checkpoint that the planner can read."""
+
+
+def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
+    """The model and checkpoint in a directory. Raises DirectoryError."""
+    if (directory / "config.json").is_file():
+        return _safetensors_checkpoint(directory)
+    if files := _gguf_files(directory):
+        return _gguf_checkpoint(directory, files)
+    raise DirectoryError(f"{directory} has neither config.json nor a .gguf file: expected a checkpoint's directory")
+
+
+def _gguf_files(directory: Path) -> list[Path]:
+    """Files beside each other, or in a folder for each quantisation; what lies deeper is no repository's."""
+    try:
+        return sorted([*directory.glob("*.gguf"), *directory.glob("*/*.gguf")])
+    except OSError as fault:
+        raise DirectoryError(f"{directory} cannot be read: {fault}") from fault
+
+
+def _model(name: str, config: dict[str, Any], source: Path) -> Model:
+    return Model(name, name, "", config, str(source), Serving(source="none: not in the catalogue"))
+
+
+def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
+    try:
+        config = _config(directory / "config.json")
+        text = {**config, **(config.get("text_config") or {})}
+        declared = _quantization(directory, config)
+        headers = [_header(path) for path in sorted(directory.glob("*.safetensors"))]
+        groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
+        staged = _staged_bytes(directory)
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as fault:
+        raise DirectoryError(f"{directory} cannot be read: {fault!r}") from fault
+    name = str(directory)
+    checkpoint = Checkpoint(
+        name=name,
+        repository=name,
+        format=str(text.get("dtype") or text.get("torch_dtype") or "bf16").replace("bfloat16", "bf16"),
+        staged_bytes=staged,
+        staged_bytes_source="its files" if headers else "model.safetensors.index.json",
+        quantization_config=declared,
+        tensors=tuple(group.as_fields() for group in groups),
+    )
+    return _model(name, config, directory / "config.json"), checkpoint
+
+
+def _config(path: Path) -> dict[str, Any]:
+    config = json.loads(path.read_text(encoding="utf-8"))
+    faults = config_faults(config)
+    if faults:
+        raise DirectoryError(f"{path}: {'; '.join(faults)}")
+    checked: dict[str, Any] = config
+    return checked
+
+
+def _quantization(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What is declared, where it can be read; a method that is merely not known is for the verdict to say."""
+    declared = quantization_config(config, _modelopt(directory))
+    faults = quantization_faults(declared)
+    if faults:
+        raise DirectoryError(f"{directory}: {'; '.join(faults)}")
+    try:
+        read_quantization(declared)
+    except (AttributeError, TypeError, ValueError, re.error) as fault:
+        raise DirectoryError(f"{directory}: quantization_config cannot be read: {fault}") from fault
+    return declared
+
+
+def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The quantisation that a checkpoint declares: in `config.json`, within its text model, or in ModelOpt's file."""
+    text = {**config, **(config.get("text_config") or {})}
+    declared = config.get("quantization_config") or text.get("quantization_config")
+    if declared is None and modelopt is not None:
+        return {"quant_method": "modelopt", **modelopt["quantization"]}
+    return declared
+
+
+def _modelopt(directory: Path) -> dict[str, Any] | None:
+    """What `hf_quant_config.json` says."""
+    path = directory / MODELOPT_FILE
+    if not path.is_file():
+        return None
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def _header(path: Path) -> Header:
+    with path.open("rb") as file:
+        return parse_header(file.read(header_length(file.read(LENGTH_BYTES))))
+
+
+def _staged_bytes(directory: Path) -> int | None:
+    """Size of the directory's files, or of the weights that its index states where they are not there."""
+    if any(directory.glob("*.safetensors")):
+        return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    index = directory / "model.safetensors.index.json"
+    if not index.is_file():
+        return None
+    return int(json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"])
+
+
+def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Checkpoint]:
+    _, count = shard_of(files[0].name)
+    numbers = {shard_of(path.name)[0] for path in files}
+    missing = sorted(set(range(1, count + 1)) - numbers)
+    if missing:
+        raise DirectoryError(f"{directory} has {len(numbers)} of {count} GGUF shards: {missing} are missing")
+    first = files[0]
+    config = _gguf_config(first)
+    name = str(directory)
+    checkpoint = Checkpoint(
+        name=name,
+        repository=name,
+        format="gguf",
+        staged_bytes=sum(path.stat().st_size for path in files),
+        staged_bytes_source="its files",
+        gguf=Gguf(first.stem, count, str(first.relative_to(directory))),
+    )
+    return _model(name, config, first), checkpoint
+
+
+def _gguf_config(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            config = read_gguf(file).config()
+    except (GgufError, OSError, TypeError) as fault:
+        raise DirectoryError(f"{path} is not a GGUF file that can be read: {fault}") from fault
+    if faults := config_faults(config):
+        raise DirectoryError(f"{path}: {'; '.join(faults)}")
+    return config

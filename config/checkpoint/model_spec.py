@@ -1,0 +1,124 @@
+"""The model of a request, ready for arithmetic: its shape, its quantisation and its tensors.
+
+From the catalogue, or from a directory with a checkpoint. Reading is done once per model and process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from config.catalogue import Checkpoint, Model, Serving, find_checkpoint
+from config.checkpoint.directory import read_directory
+from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
+from config.checkpoint.shape import Shape, read_shape
+from config.checkpoint.tensors import Place, TensorGroup, derived_groups, measured_groups
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A checkpoint that can be planned."""
+
+    model: Model
+    checkpoint: Checkpoint
+    shape: Shape
+    quantization: Quantization
+    groups: tuple[TensorGroup, ...]
+    """Empty where the tensors are not known."""
+    unknown: tuple[str, ...]
+    """What the planner does not know about it; a plan of it says so."""
+    measured: bool
+    """The groups come from the files' headers, not from the configuration."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.checkpoint.repository
+
+    @property
+    def serving(self) -> Serving:
+        return self.model.serving
+
+    @property
+    def is_gguf(self) -> bool:
+        return self.checkpoint.format == "gguf"
+
+    @property
+    def staged_bytes(self) -> int | None:
+        """Bytes of its files: as published, else the sum of its tensors."""
+        if self.checkpoint.staged_bytes is not None:
+            return self.checkpoint.staged_bytes
+        return sum(group.bytes for group in self.groups) or None
+
+    @property
+    def expert_scheme(self) -> Scheme:
+        """How the routed experts are stored."""
+        experts = self.shape.experts
+        layer = len(experts.dense_layers) if experts else 0
+        return self.quantization.scheme(f"model.layers.{layer}.mlp.experts.0.gate_proj")
+
+    @property
+    def shared_expert_scheme(self) -> Scheme:
+        """How the shared expert is stored."""
+        experts = self.shape.experts
+        layer = len(experts.dense_layers) if experts else 0
+        return self.quantization.scheme(f"model.layers.{layer}.mlp.shared_experts.gate_proj")
+
+    @property
+    def dense_scheme(self) -> Scheme:
+        """How the dense networks are stored."""
+        return self.quantization.scheme("model.layers.0.mlp.gate_proj")
+
+    def is_stored_as(self, scheme: str) -> bool:
+        """Whether some of its weights are stored in a scheme whose name begins so."""
+        return any(found.name.startswith(scheme) for _, found in self.quantization.schemes)
+
+    def without_vision(self) -> Subject:
+        """The language model alone."""
+        return replace(
+            self,
+            shape=replace(self.shape, vision=None),
+            groups=tuple(group for group in self.groups if group.place is not Place.VISION),
+        )
+
+    def quantized_online(self) -> Subject:
+        """An unquantised checkpoint whose linear layers the engine turns into fp8 while loading."""
+        quantization = Quantization(method="fp8", schemes=((None, FP8),))
+        return replace(self, quantization=quantization, groups=derived_groups(self.shape, quantization))
+
+
+def find_subject(name: str, include: tuple[str, ...] = ()) -> Subject:
+    """The subject of a name, a repository or a directory.
+
+    Raises NotInCatalogueError, or DirectoryError for a directory that cannot be read.
+    """
+    if Path(name).is_dir():
+        return _subject(*read_directory(Path(name)))
+    return _of_catalogue(name, include)
+
+
+@cache
+def _of_catalogue(name: str, include: tuple[str, ...]) -> Subject:
+    return _subject(*find_checkpoint(name, include))
+
+
+def _subject(model: Model, checkpoint: Checkpoint) -> Subject:
+    shape = read_shape(model.config)
+    if checkpoint.max_context:
+        shape = replace(shape, max_context=checkpoint.max_context)
+    quantization = read_quantization(checkpoint.quantization_config)
+    unknown = list(shape.unknown)
+    if checkpoint.unknown:
+        unknown.append(checkpoint.unknown)
+    if quantization.unknown:
+        unknown.append(f"its quantisation: {quantization.unknown}")
+    groups: tuple[TensorGroup, ...] = ()
+    if checkpoint.tensors:
+        groups = measured_groups(checkpoint.tensors)
+    elif shape.derivable and not unknown and checkpoint.format != "gguf":
+        groups = derived_groups(shape, quantization)
+    elif not unknown and checkpoint.format != "gguf":
+        kind = model.config.get("model_type")
+        unknown.append(f"the tensors of model type {kind!r}: they need the headers of its safetensors files")
+    return Subject(model, checkpoint, shape, quantization, groups, tuple(unknown), bool(checkpoint.tensors))

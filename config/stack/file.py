@@ -1,0 +1,64 @@
+"""A `Pulumi.<stack>.yaml` file, read without Pulumi: for the planner's command line, the schema and tests.
+
+Pulumi's own keys and other namespaces are let through; a secret stays what it is, encrypted and unread.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.errors import StackError
+from config.stack.sections import StackConfig
+
+NAMESPACE = "heavylift:"
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
+
+
+def checked_stack_name(name: str) -> str:
+    """The name, if Service, claims and a node label can be called after it. Raises StackError where they cannot."""
+    if not _NAME.fullmatch(name):
+        raise StackError(
+            [
+                f"stack name: '{name}' cannot name a Service: expected at most 40 lower-case letters, digits and inner "
+                "hyphens, beginning with a letter"
+            ]
+        )
+    return name
+
+
+def stack_file(name: str, program: Path = Path()) -> Path:
+    """The file of the stack `name`, in the folder of the program."""
+    return program / f"Pulumi.{name}.yaml"
+
+
+def read_stack_file(path: Path) -> StackConfig:
+    """The checked configuration of a stack file; environment overrides are not applied.
+
+    Raises StackError when the file cannot be read or says something that it may not.
+    """
+    return StackConfig.parse(read_sections(path))
+
+
+def read_sections(path: Path) -> dict[str, Any]:
+    """The `heavylift:` values of a stack file without their prefix and without the secret, unchecked."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as fault:
+        raise StackError([f"{path}: cannot be read ({fault.strerror}); stacks are {_stacks(path.parent)}"]) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+        raise StackError([f"{path}: is not YAML: {' '.join(str(fault).split())}"]) from None
+    config = (document or {}).get("config") if isinstance(document or {}, dict) else None
+    if not isinstance(config, dict):
+        raise StackError([f"{path}: expected an object named config with heavylift: keys"])
+    values = {key.removeprefix(NAMESPACE): value for key, value in config.items() if str(key).startswith(NAMESPACE)}
+    if isinstance(values.pop(HUB_TOKEN, None), str):
+        raise StackError([f"{NAMESPACE}{HUB_TOKEN}: is in plain text: set it with `pulumi config set --secret`"])
+    return values
+
+
+def _stacks(program: Path) -> str:
+    names = sorted(file.name.split(".")[1] for file in program.glob("Pulumi.*.yaml"))
+    return ", ".join(names) or "none here"

@@ -1,0 +1,130 @@
+"""The stack as Pulumi hands it to the program: the only place that reads `pulumi.Config` and the environment.
+
+Everything that the stack file names is read here, before anything is made: the lock, the kubeconfig,
+the token. All faults come in one message without a traceback.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+
+from config.errors import StackError
+from config.stack.file import HUB_TOKEN, NAMESPACE, checked_stack_name
+from config.stack.kubeconfig import read_kubeconfig
+from config.stack.overrides import overridden
+from config.stack.sections import StackConfig
+from config.stack.served_file import served_file
+from config.stack.weights import WeightsLock, read_lock, weights_digest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunningStack:
+    """One stack, with all that its file refers to."""
+
+    instance: str
+    """Name of the stack. The Service, the claims and a node label are named after it."""
+    config: StackConfig
+    kubeconfig: Mapping[str, Any]
+    """The stack's own context of its kubeconfig file."""
+    lock: WeightsLock | None
+    """The weights lock; None: the stack has none."""
+    digest: str
+    """Identity of the weights."""
+    model_file: str | None
+    """The GGUF file that llama.cpp serves."""
+    hub_token: pulumi.Output[str] | None
+    """The model hub's token, a secret; None: the stack has none."""
+
+
+def running_stack() -> RunningStack:
+    """The stack that Pulumi runs, checked, with environment overrides applied and printed.
+
+    Raises pulumi.RunError with every fault.
+    """
+    faults: list[str] = []
+    instance = _read(_instance, "", faults)
+    config = _read(_config, None, faults)
+    token = _read(_hub_token, None, faults)
+    if config is None:
+        raise pulumi.RunError(_message(faults))
+    kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
+    lock = _read(lambda: _lock(config), None, faults)
+    model_file = _read(lambda: served_file(config, lock.files if lock else None), None, faults)
+    if faults:
+        raise pulumi.RunError(_message(faults))
+    return RunningStack(
+        instance=instance,
+        config=config,
+        kubeconfig=kubeconfig,
+        lock=lock,
+        digest=weights_digest(config.model, lock),
+        model_file=model_file,
+        hub_token=token,
+    )
+
+
+def _read(source: Callable[[], T], otherwise: T, faults: list[str]) -> T:
+    """What `source` returns, or `otherwise` where it raises StackError; its faults are kept."""
+    try:
+        return source()
+    except StackError as error:
+        faults.extend(error.faults)
+        return otherwise
+
+
+def _message(faults: list[str]) -> str:
+    return "\n  ".join([f"the stack '{pulumi.get_stack()}' cannot be used, nothing was created:", *faults])
+
+
+def _instance() -> str:
+    return checked_stack_name(pulumi.get_stack())
+
+
+def _config() -> StackConfig:
+    sections, notes = overridden(_sections(), os.environ)
+    for note in notes:
+        pulumi.info(note)
+    return StackConfig.parse(sections)
+
+
+def _lock(config: StackConfig) -> WeightsLock | None:
+    return read_lock(Path(config.stage.lock), config.model) if config.stage.lock else None
+
+
+def _hub_token() -> pulumi.Output[str] | None:
+    token = pulumi.Config().get_secret(HUB_TOKEN)
+    if token is not None and not _is_secret(f"{pulumi.get_project()}:{HUB_TOKEN}"):
+        raise StackError([f"{NAMESPACE}{HUB_TOKEN}: is in plain text: set it with `pulumi config set --secret`"])
+    return token
+
+
+def _sections() -> dict[str, Any]:
+    """Every `heavylift:` value but the secret. `pulumi.Config` can read a key, but not list the keys that are set."""
+    values = runtime_config.get_config_env() | runtime_config.CONFIG.get()
+    prefix = f"{pulumi.get_project()}:"
+    return {
+        key.removeprefix(prefix): _parsed(value)
+        for key, value in sorted(values.items())
+        if key.startswith(prefix) and key != prefix + HUB_TOKEN
+    }
+
+
+def _is_secret(key: str) -> bool:
+    """Whether the stack file holds the key encrypted; the SDK itself does not look at what the engine says of it."""
+    return runtime_config.is_config_secret(key) or key in runtime_config.get_config_secret_keys_env()
+
+
+def _parsed(value: str) -> Any:
+    """An object from the JSON that Pulumi makes of it; other text stays as it is, and is refused when it is read."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -1,0 +1,97 @@
+"""The page of all keys for people, made from the same models as the editor's schema: docs/configuration.md."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from config.stack.file import HUB_TOKEN, NAMESPACE
+from config.stack.overrides import KEYS
+from config.stack.sections import Fabric, Section, StackConfig, Taint
+
+_OPENING = """# Configuration
+
+Every key of a `Pulumi.<stack>.yaml` file. This page is made by `make schema` from `config/stack.py`.
+Unknown keys are refused, and all faults of a file come in one message, each with its key, its value and what was
+expected. A `# yaml-language-server` line at the top of a stack file lets an editor complete and check the keys.
+"""
+
+_CLOSING = f"""## {NAMESPACE}{HUB_TOKEN}
+
+Token of the model hub, for gated and private repositories: `pulumi config set --secret {NAMESPACE}{HUB_TOKEN}`.
+It becomes a Kubernetes Secret that only the stager's container sees. In plain text it is refused.
+
+## Environment variables
+
+What differs from machine to machine may stand in the environment instead. A preview prints each one that is set.
+kubectl's own `KUBECONFIG` and current context are never used.
+
+| variable | overrides |
+|---|---|
+"""
+
+_NAMES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}
+
+
+def reference() -> str:
+    """The whole page."""
+    lines = [_OPENING, *_sections(), _CLOSING + "\n".join(_overrides()), ""]
+    return "\n".join(lines)
+
+
+def _sections() -> Iterator[str]:
+    for name, field in StackConfig.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            yield f"## {NAMESPACE}{name}\n\n{_sentence(section.__doc__)}\n"
+            yield _table(section)
+    for name, section in (("nodes.fabric", Fabric), ("one of nodes.taints", Taint)):
+        yield f"### {name}\n\n{_sentence(section.__doc__)}\n"
+        yield _table(section)
+
+
+def _table(section: type[Section]) -> str:
+    rows = [
+        f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {_sentence(field.description)} |"
+        for name, field in section.model_fields.items()
+    ]
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def _type(annotation: Any) -> str:
+    if get_origin(annotation) in (UnionType, Union):
+        return " or ".join(_type(each) for each in get_args(annotation) if each is not NoneType)
+    arguments = get_args(annotation)
+    if arguments and get_origin(annotation).__name__ == "Sequence":
+        return f"list of {_type(arguments[0])}"
+    if arguments and get_origin(annotation).__name__ == "Mapping":
+        return "names and texts"
+    if arguments:
+        return _type(arguments[0])
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return ", ".join(f"`{choice}`" for choice in annotation)
+    return _NAMES.get(annotation, "object")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    default = field.default
+    if default is None:
+        return "unset"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if not default and not isinstance(default, int):
+        return "none"
+    return ", ".join(f"`{each}`" for each in default) if isinstance(default, tuple) else f"`{default}`"
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _overrides() -> Iterator[str]:
+    for variable, path in KEYS.items():
+        yield f"| `{variable}` | `{NAMESPACE}{'.'.join(path)}` |"

@@ -1,0 +1,58 @@
+"""The editor's schema of a stack file, made from the models.
+
+`python -m config.stack.schema` writes it to docs/stack.schema.json, and docs/configuration.md beside it. Its top
+level is Pulumi's own stack file: other namespaces and Pulumi's own keys are let through, unknown `heavylift:`
+keys are not.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from config.stack.file import HUB_TOKEN, NAMESPACE
+from config.stack.reference import reference
+from config.stack.sections import StackConfig
+
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+SCHEMA_FILE = _DOCS / "stack.schema.json"
+REFERENCE_FILE = _DOCS / "configuration.md"
+
+
+def stack_file_schema() -> dict[str, Any]:
+    """The JSON schema (2020-12) of a `Pulumi.<stack>.yaml` file."""
+    schema = StackConfig.model_json_schema()
+    token = {
+        "description": "Token of the model hub, set with `pulumi config set --secret`.",
+        "type": "object",
+        "properties": {"secure": {"type": "string"}},
+        "required": ["secure"],
+        "additionalProperties": False,
+    }
+    keys = {f"{NAMESPACE}{name}": value for name, value in schema["properties"].items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pulumi.<stack>.yaml of heavylift",
+        "type": "object",
+        "properties": {
+            "config": {
+                "type": "object",
+                "properties": keys | {f"{NAMESPACE}{HUB_TOKEN}": token},
+                "required": [f"{NAMESPACE}{name}" for name in schema["required"]],
+                "patternProperties": {f"^(?!{NAMESPACE})": {}},
+                "additionalProperties": False,
+            }
+        },
+        "required": ["config"],
+        "$defs": schema["$defs"],
+    }
+
+
+def schema_text() -> str:
+    """The schema file's content."""
+    return json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for file, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference())):
+        file.write_text(text)
+        print(f"wrote {file}")

@@ -1,0 +1,1 @@
+"""llama.cpp's server: its memory and its rules."""

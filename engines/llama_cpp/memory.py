@@ -1,0 +1,157 @@
+"""The memory of a GGUF model under llama.cpp: layers over GPUs, or everything in host memory.
+
+A layer's KV cache lies where the layer lies, so memory divides by layers. The compute buffer is a range: with flash
+attention it holds activations and the logits of a batch, without it the attention scores of the whole context too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from config.catalogue import Gpu
+from config.checkpoint.model_spec import Subject
+from config.checkpoint.quantization import UNQUANTIZED
+from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
+from config.checkpoint.tensors import derived_groups
+from engines.request import FitRequest
+
+GIB = 2**30
+_UBATCH = 512
+"""Tokens per compute batch, llama-server's default for --ubatch-size."""
+_CONTEXT_BYTES = GIB // 2
+"""CUDA context and library workspace on each GPU."""
+_CONTEXT_STEP = 256
+"""Contexts are planned in multiples of this many tokens."""
+_CPU_CONTEXT = 8192
+"""Context where none is asked for and no GPU is given: a processor reads longer prompts too slowly to be of use."""
+
+DEFAULT_CACHE_TYPE = "f16"
+CACHE_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+"""Bytes per element of llama.cpp's cache types."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufCase:
+    """A GGUF model whose shape and size are known, on GPUs or on the processor."""
+
+    request: FitRequest
+    subject: Subject
+    gpu: Gpu | None
+    weights: int
+    """Bytes of the files."""
+
+    @property
+    def devices(self) -> int:
+        """What the layers are spread over."""
+        return self.request.nodes * self.request.gpus_per_node if self.gpu else 1
+
+    @property
+    def slots(self) -> int:
+        """Requests at a time, which share the context."""
+        return self.request.max_num_seqs or 1
+
+    @property
+    def cache_type(self) -> str:
+        return self.request.kv_cache_dtype or DEFAULT_CACHE_TYPE
+
+    @property
+    def longest_of_model(self) -> int:
+        """Tokens of all slots at the model's own maximum."""
+        return self.subject.shape.max_context * self.slots
+
+    def with_experts_on_gpus(self) -> GgufCase:
+        """The same without expert offload."""
+        return replace(self, request=replace(self.request, expert_offload=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes on the fullest device."""
+
+    weights: float
+    cache: float
+    compute_likely: float
+    compute_worst: float
+
+    @property
+    def likely(self) -> float:
+        return self.weights + self.cache + self.compute_likely
+
+    @property
+    def worst(self) -> float:
+        return self.weights + self.cache + self.compute_worst
+
+
+def cache_bytes_per_token(shape: Shape, cache_type: str = DEFAULT_CACHE_TYPE) -> int:
+    """Bytes of one token over all layers. Latent attention keeps its latent vector; a sliding window is counted as if
+    it were the whole context, and a linear layer keeps no tokens."""
+    layers = shape.layers - shape.layer_kinds.count("linear")
+    match shape.attention:
+        case LatentAttention():
+            elements = shape.attention.kv_rank + shape.attention.rope_dim
+        case GroupedAttention():
+            elements = 2 * shape.attention.kv_heads * shape.attention.head_dim
+        case _:
+            raise TypeError("a shape without a known attention has no KV cache")
+    return round(layers * elements * CACHE_BYTES[cache_type])
+
+
+def compute_buffer(shape: Shape, context_per_slot: int, *, flash: bool) -> float:
+    """Bytes of the compute buffer: logits and activations of a batch, and without flash attention its scores, twice.
+
+    github.com/ollama/ollama/issues/5136 measures 2,376 MiB without it for 16 heads and 32,768 tokens.
+    """
+    buffer = 4 * _UBATCH * (shape.vocabulary + 8 * shape.hidden)
+    return float(buffer if flash else buffer + 2 * 4 * _UBATCH * shape.heads * context_per_slot)
+
+
+def device_need(case: GgufCase, context: int) -> Need:
+    """What the fullest device must hold for a context over all slots."""
+    shape = case.subject.shape
+    share = layers_on_device(case) / (shape.layers + 1)
+    held = _held_on_gpus(case) if case.gpu else case.weights
+    fixed = _CONTEXT_BYTES if case.gpu else 0
+    buffer = compute_buffer(shape, ceil(context / case.slots), flash=True)
+    return Need(
+        weights=held * share,
+        cache=cache_bytes_per_token(shape, case.cache_type) * context * share,
+        compute_likely=buffer + fixed,
+        compute_worst=2 * (buffer + fixed),
+    )
+
+
+def layers_on_device(case: GgufCase) -> int:
+    """Layers on the fullest device; the output counts as one more layer."""
+    return ceil((case.subject.shape.layers + 1) / case.devices)
+
+
+def _held_on_gpus(case: GgufCase) -> int:
+    """Bytes of weights on the GPUs: all, or what is left when the experts go, which is 16 bits per weight at most."""
+    shape = case.subject.shape
+    if not case.request.expert_offload or shape.experts is None or not shape.derivable:
+        return case.weights
+    others = [group for group in derived_groups(shape, UNQUANTIZED) if group.group != "routed_experts"]
+    return min(case.weights, sum(group.bytes for group in others))
+
+
+def planned_context(case: GgufCase) -> int:
+    """The context to serve, over all slots: as asked for, else the longest that surely fits."""
+    if case.request.max_model_len:
+        return case.request.max_model_len
+    if case.gpu is None:
+        return min(case.subject.shape.max_context, _CPU_CONTEXT)
+    return longest_context(case) or case.longest_of_model
+
+
+def longest_context(case: GgufCase) -> int:
+    """The longest context, at most the model's in each slot, that surely fits; 0: none."""
+    most = case.longest_of_model
+    if case.gpu is None or not most:
+        return most
+    empty, whole = device_need(case, 0).worst, device_need(case, most).worst
+    left = (case.gpu.memory_bytes or 0) - empty
+    if left <= 0:
+        return 0
+    per_token = (whole - empty) / most
+    return min(most, int(left / per_token) // _CONTEXT_STEP * _CONTEXT_STEP)

@@ -1,0 +1,153 @@
+"""The plan of a GGUF model under llama.cpp.
+
+Every layer and expert is put on the GPUs. Experts go to host memory only where the stack says so; where they would fit
+on the GPUs that is said to be needless and slow.
+"""
+
+from __future__ import annotations
+
+from config.catalogue import engines, find_gpu
+from config.checkpoint.model_spec import Subject
+from engines.finding import Finding
+from engines.llama_cpp.memory import (
+    CACHE_BYTES,
+    GIB,
+    GgufCase,
+    cache_bytes_per_token,
+    device_need,
+    layers_on_device,
+    longest_context,
+    planned_context,
+)
+from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request
+from engines.logistics import load_seconds, with_logistics
+from engines.plan import Host, Layout, PerGpu, Plan
+from engines.request import FitRequest
+from engines.rules.arguments import check_arguments
+from engines.rules.driver import driver_compatibility
+from engines.rules.host import BASE_MEMORY, check_disk, check_host
+from engines.rules.unused import check_unused
+from engines.verdict import judge, problems_of, warnings_of
+
+_ALL_LAYERS = "999"
+"""More layers than any model has: every build takes a number, while the meaning of -1 has changed."""
+
+
+def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
+    """The plan of a GGUF model."""
+    weights = request.weights_bytes or subject.staged_bytes
+    findings = [*check_gguf_request(request, subject, weights), *check_unused(request)]
+    findings += check_arguments("llama.cpp", request.extra_args)
+    if request.gpu:
+        version = request.engine_version or engines()["llama.cpp"]["default_version"]
+        findings += driver_compatibility("llama.cpp", version, request.driver, find_gpu(request.gpu)).findings
+    if weights is not None:
+        findings += check_disk(request, weights)
+        findings += check_host(request, 1, load_seconds(request, weights))
+    case = _case(request, subject, weights)
+    if case is None:
+        plan = _without_memory(request, findings)
+    else:
+        context = planned_context(case)
+        findings += check_gguf_memory(case, context)
+        plan = _plan(case, findings, context)
+    return with_logistics(plan, request, weights)
+
+
+def _case(request: FitRequest, subject: Subject, weights: int | None) -> GgufCase | None:
+    """The case of a request whose memory can be worked out."""
+    if weights is None or subject.unknown or not subject.is_gguf:
+        return None
+    case = GgufCase(request, subject, find_gpu(request.gpu) if request.gpu else None, weights)
+    return case if case.cache_type in CACHE_BYTES else None
+
+
+def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
+    return Plan(
+        verdict=judge(findings, tight=False),
+        problems=problems_of(findings),
+        warnings=warnings_of(findings),
+        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
+        engine_args=requested_llama_arguments(request),
+    )
+
+
+def _plan(case: GgufCase, findings: list[Finding], context: int) -> Plan:
+    need = device_need(case, context)
+    memory = case.gpu.memory_bytes if case.gpu else case.request.host_memory_bytes
+    return Plan(
+        verdict=judge(findings, tight=memory is not None and need.worst > memory),
+        problems=problems_of(findings),
+        warnings=warnings_of(findings),
+        layout=Layout(pp=case.devices),
+        per_gpu=_per_gpu(case, context) if case.gpu else None,
+        kv_tokens=_kv_tokens(case, context),
+        max_context=longest_context(case),
+        engine_args=llama_arguments(case.request, context, case.slots),
+        host=Host(memory_bytes=_host_memory(case, context)),
+    )
+
+
+def _per_gpu(case: GgufCase, context: int) -> PerGpu:
+    """The fullest GPU; without known memory, what it must hold."""
+    need, memory = device_need(case, context), case.gpu.memory_bytes if case.gpu else None
+    per_token = _bytes_per_token(case)
+    if memory is None:
+        return PerGpu(None, round(need.weights / GIB, 2), None, None, per_token)
+    worst, likely = _left(case, context, memory)
+    return PerGpu(
+        budget_gib=round(memory / GIB, 2),
+        weights_gib=round(need.weights / GIB, 2),
+        overhead_gib=(round(need.compute_likely / GIB, 2), round(need.compute_worst / GIB, 2)),
+        kv_gib=(round(worst / GIB, 2), round(likely / GIB, 2)),
+        kv_bytes_per_token=per_token,
+    )
+
+
+def _left(case: GgufCase, context: int, memory: int) -> tuple[float, float]:
+    """Bytes left for the cache: [worst, likely]."""
+    need = device_need(case, context)
+    left = memory - need.weights
+    return max(0.0, left - need.compute_worst), max(0.0, left - need.compute_likely)
+
+
+def _bytes_per_token(case: GgufCase) -> int:
+    """What a token costs on the fullest GPU."""
+    shape = case.subject.shape
+    return cache_bytes_per_token(shape, case.cache_type) * layers_on_device(case) // (shape.layers + 1)
+
+
+def _kv_tokens(case: GgufCase, context: int) -> tuple[int, int] | None:
+    """llama.cpp allocates the context that it is told; on GPUs, what there would be room for."""
+    if case.gpu is None:
+        return context, context
+    if case.gpu.memory_bytes is None:
+        return None
+    worst, likely = _left(case, context, case.gpu.memory_bytes)
+    return int(worst // _bytes_per_token(case)), int(likely // _bytes_per_token(case))
+
+
+def _host_memory(case: GgufCase, context: int) -> int:
+    """Memory of the container: what is not on GPUs, and the server itself."""
+    if case.gpu is None:
+        return round(device_need(case, context).worst) + GIB
+    return case.weights + BASE_MEMORY if case.request.expert_offload else BASE_MEMORY
+
+
+def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:
+    """Arguments of llama-server; file, host and port are the server's business."""
+    given: list[str] = []
+    for flag, value in (("--ctx-size", context), ("--parallel", slots)):
+        given += [flag, str(value)] if value else []
+    if request.gpu:
+        given += ["--gpu-layers", _ALL_LAYERS, "--split-mode", "layer", "--flash-attn", "on"]
+    if request.expert_offload:
+        given.append("--cpu-moe")
+    if request.kv_cache_dtype:
+        given += ["-ctk", request.kv_cache_dtype, "-ctv", request.kv_cache_dtype]
+    return (*given, "--metrics", "--jinja", *request.extra_args)
+
+
+def requested_llama_arguments(request: FitRequest) -> tuple[str, ...]:
+    """Arguments of a model that the planner does not know: what the request says, and nothing more."""
+    return llama_arguments(request, request.max_model_len, request.max_num_seqs)

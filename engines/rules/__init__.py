@@ -1,0 +1,1 @@
+"""Rules that engines share: each is a function that yields findings."""

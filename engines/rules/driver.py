@@ -1,0 +1,100 @@
+"""The nodes' driver against the CUDA version of the engine's image.
+
+An image that bakes CUDA's compatibility libraries in makes them win over a newer driver (error 803); one that keeps
+them behind a switch needs it where the driver is older; NVIDIA's own base images leave them to the container toolkit.
+Nothing is changed for an image or driver that is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from config.catalogue import Gpu, engines
+from engines.finding import Finding, rejected, warning
+from engines.request import Engine
+from engines.versions import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Compatibility:
+    """What a deployment must do about the driver."""
+
+    findings: tuple[Finding, ...] = ()
+    masked_directory: str | None = None
+    """Directory of the image to mount an empty volume over."""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+def driver_compatibility(engine: Engine, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+    """What follows from the nodes' driver and the image of an engine's version."""
+    image = _image(engine, version)
+    if image is None:
+        name = "vLLM" if engine == "vllm" else engine
+        text = f"Which CUDA the image of {name} {version} carries is not known: nothing is done about the driver."
+        return Compatibility((warning("image_cuda_not_known", text),))
+    if driver is None:
+        text = f"No driver version is stated: whether it goes with the image's CUDA {image['cuda']} is not checked."
+        return Compatibility((warning("driver_not_known", text),))
+    cuda = _driver_cuda(driver)
+    if cuda is None:
+        text = f"The CUDA of driver {driver!r} is not known: nothing is done about it."
+        return Compatibility((warning("driver_not_known", text),))
+    if cuda >= _pair(image["cuda"]):
+        return Compatibility(masked_directory=image["directory"] if image["compat"] == "baked" else None)
+    if image["compat"] == "baked":
+        return Compatibility()
+    if gpu.data_center:
+        return _forward(image, driver, cuda)
+    finding = rejected(
+        "driver_too_old",
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}, and forward compatibility "
+        f"is for data-centre GPUs only, which {gpu.title} is not.",
+        "Update the driver, or use an image with an older CUDA.",
+    )
+    return Compatibility((finding,))
+
+
+def _forward(image: dict[str, Any], driver: str, cuda: tuple[int, int]) -> Compatibility:
+    """Forward compatibility: behind a switch of the image, or brought in by the container toolkit by itself."""
+    if image["compat"] == "switch":
+        return Compatibility(environment=((image["variable"], "1"),))
+    text = (
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}: the nodes' NVIDIA "
+        "container toolkit must support forward compatibility."
+    )
+    return Compatibility((warning("driver_older_than_image", text),))
+
+
+def _image(engine: Engine, version: str) -> dict[str, Any] | None:
+    read = {"vllm": Version.parse, "llama.cpp": _build}[engine]
+    for image in engines()[engine]["images"]:
+        first, last = image["versions"]
+        try:
+            is_of_it = read(first) <= read(version) <= read(last)
+        except ValueError:
+            return None
+        if is_of_it:
+            found: dict[str, Any] = image
+            return found
+    return None
+
+
+def _build(version: str) -> Version:
+    """The number of a build of llama.cpp, such as 10920 of `b10920`. Raises ValueError for a commit."""
+    return Version(int(version.removeprefix("b")), 0, 0)
+
+
+def _driver_cuda(driver: str) -> tuple[int, int] | None:
+    """The CUDA version of the newest driver branch that is not newer than a driver."""
+    branch = driver.split(".", 1)[0]
+    if not branch.isdecimal():
+        return None
+    known: dict[str, str] = engines()["drivers"]
+    older = [int(name) for name in known if int(name) <= int(branch)]
+    return _pair(known[str(max(older))]) if older else None
+
+
+def _pair(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)

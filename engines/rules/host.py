@@ -1,0 +1,84 @@
+"""What the node and the volume must have beside GPUs: disk, memory, shared memory, and time to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from engines.finding import Finding, rejected, warning
+from engines.request import FitRequest
+
+GIB = 2**30
+DISK_MARGIN = 0.1
+"""Share of one revision beside the kept ones: headers, tokenizer, file system. A volume that is 4% larger than 621 GB
+of weights is too small (github.com/Mesh-LLM/mesh-llm/issues/311)."""
+
+SHARED_MEMORY_PER_GPU = 2 * GIB
+"""`/dev/shm` per GPU. 64 MiB, the container's default, is too little for two ranks
+(github.com/vllm-project/production-stack/issues/276)."""
+
+PROCESS_MEMORY_PER_GPU = 12 * GIB
+"""Host memory of one rank: CUDA context, and a shard of the weights on its way to the GPU (the largest are 10 GB)."""
+
+BASE_MEMORY = 16 * GIB
+"""Host memory of the API server and the engine's core."""
+
+_LEAST_STARTUP_SECONDS = 600
+"""github.com/kserve/kserve/issues/5062: ten minutes is what a mid-size model takes by itself."""
+
+
+def disk_bytes(weights: int, keep_revisions: int) -> int:
+    """Bytes that the weights volume needs. The stager makes no second copy, so no hub cache comes on top."""
+    return weights * keep_revisions + round(weights * DISK_MARGIN)
+
+
+def shared_memory_bytes(gpus: int) -> int:
+    """Size of `/dev/shm` for so many GPUs in one pod; one GPU shares with nobody."""
+    return SHARED_MEMORY_PER_GPU * gpus if gpus > 1 else 0
+
+
+def host_memory_bytes(gpus: int, shared: int) -> int:
+    """Memory of a pod with so many GPUs, its `/dev/shm` included. Reading weights fills the page cache beyond it, which
+    the kernel takes back."""
+    return BASE_MEMORY + PROCESS_MEMORY_PER_GPU * gpus + shared
+
+
+def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
+    """A volume that does not hold the kept revisions."""
+    needed = disk_bytes(weights, request.keep_revisions)
+    if request.volume_bytes is not None and request.volume_bytes < needed:
+        revisions = f"{request.keep_revisions} revisions" if request.keep_revisions > 1 else "one revision"
+        fix = f"Set weights.size to {ceil(needed / GIB)}Gi"
+        smallest = disk_bytes(weights, 1)
+        if request.keep_revisions > 1 and request.volume_bytes >= smallest:
+            fix += ", or weights.keep_revisions to 1"
+        yield rejected(
+            "disk_too_small",
+            f"The weights volume has {request.volume_bytes / 1e9:.1f} GB; {revisions} of {weights / 1e9:.1f} GB and a "
+            f"margin of {DISK_MARGIN:.0%} need {needed / 1e9:.1f} GB. The stager keeps no hub cache beside them.",
+            f"{fix}.",
+        )
+
+
+def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> Iterator[Finding]:
+    """Too little memory, shared memory or time."""
+    shared = request.shared_memory_bytes
+    if shared is not None and shared < shared_memory_bytes(gpus_in_pod):
+        yield warning(
+            "shared_memory_small",
+            f"Shared memory has {shared / GIB:.1f} GiB; {gpus_in_pod} GPUs that share tensors are given "
+            f"{shared_memory_bytes(gpus_in_pod) / GIB:.0f} GiB by the plan.",
+        )
+    needed = host_memory_bytes(gpus_in_pod, shared if shared is not None else shared_memory_bytes(gpus_in_pod))
+    if request.host_memory_bytes is not None and request.host_memory_bytes < needed:
+        yield warning(
+            "host_memory_small",
+            f"The node or container has {request.host_memory_bytes / GIB:.0f} GiB of memory; {gpus_in_pod} ranks, "
+            f"their loading buffers and shared memory are counted with {needed / GIB:.0f} GiB. Loading may be killed.",
+        )
+    if request.startup_seconds is not None and request.startup_seconds < max(load_seconds, _LEAST_STARTUP_SECONDS):
+        yield warning(
+            "startup_limit_short",
+            f"The server is given {request.startup_seconds:.0f} s to start; loading takes {load_seconds:.0f} s, and "
+            f"less than {_LEAST_STARTUP_SECONDS} s kills healthy servers.",
+        )

@@ -1,0 +1,53 @@
+"""Rules that hold for a range of engine releases, and what to say between a release that fails and one that works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from config.catalogue import rules
+from engines.finding import Finding, rejected, unknown, warning
+from engines.versions import Version
+
+
+class Standing(StrEnum):
+    """What is known of a rule under one release."""
+
+    FAILS = "fails"
+    UNDETERMINED = "undetermined"
+    WORKS = "works"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRule:
+    """A rule of `config/data/rules.json` under one release."""
+
+    standing: Standing
+    range_text: str
+    """Which releases fail and which work, in words, with the source."""
+
+
+def release_rule(name: str, version: Version) -> ReleaseRule:
+    """Where a release stands towards a rule. A rule that no release is known to be free of holds for all."""
+    rule = rules()[name]
+    works = rule["works_since"]
+    if works is None:
+        text = f"no vLLM release is known to serve it; {rule['fails_through']} is known to fail ({rule['source']})"
+        return ReleaseRule(Standing.FAILS, text)
+    text = f"vLLM {rule['fails_through']} is known to fail, {works} to work ({rule['source']})"
+    if version >= Version.parse(works):
+        return ReleaseRule(Standing.WORKS, text)
+    if version <= Version.parse(rule["fails_through"]):
+        return ReleaseRule(Standing.FAILS, text)
+    return ReleaseRule(Standing.UNDETERMINED, text)
+
+
+def by_release(rule: ReleaseRule, code: str, message: str, accepted: str) -> Iterator[Finding]:
+    """Rejected where the release fails, a warning where it works, unknown between."""
+    if rule.standing is Standing.FAILS:
+        yield rejected(code, message)
+    elif rule.standing is Standing.UNDETERMINED:
+        yield unknown(code, message, "Use a release that is known to work.")
+    elif accepted:
+        yield warning(code, accepted)

@@ -1,0 +1,29 @@
+"""From findings to a verdict, its problems and its warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engines.finding import Finding, Severity
+from engines.plan import Problem, Verdict, Warning_
+
+
+def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:
+    """The verdict that findings add up to: a reason to reject weighs more than something unknown."""
+    severities = {finding.severity for finding in findings}
+    if Severity.REJECTED in severities:
+        return "rejected"
+    if Severity.UNKNOWN in severities:
+        return "unknown"
+    return "tight" if tight else "fits"
+
+
+def problems_of(findings: Sequence[Finding]) -> tuple[Problem, ...]:
+    """What rejects a plan or leaves it open, the rejections first."""
+    ordered = sorted(findings, key=lambda finding: finding.severity is not Severity.REJECTED)
+    return tuple(Problem(f.code, f.message, f.fix) for f in ordered if f.severity is not Severity.WARNING)
+
+
+def warnings_of(findings: Sequence[Finding]) -> tuple[Warning_, ...]:
+    """What is deployed all the same."""
+    return tuple(Warning_(f.code, f.message) for f in findings if f.severity is Severity.WARNING)

@@ -1,0 +1,1 @@
+"""vLLM: its memory, its rules and its arguments."""

@@ -1,0 +1,101 @@
+"""Arguments and environment of vLLM that follow from a model and its plan.
+
+Every flag exists in the pinned release (`config/data/engine_flags.json`). Path, served name, host, port and the ranks
+of a group belong to the server that is deployed, not to the plan.
+"""
+
+from __future__ import annotations
+
+from config.catalogue import Serving
+from engines.plan import Layout
+from engines.request import FitRequest
+from engines.vllm.resolved_request import Case
+from engines.vllm.rules.formats import needs_weight_only_experts
+
+
+def vllm_arguments(case: Case, context: int) -> tuple[str, ...]:
+    """Arguments of a planned case."""
+    arguments = [*layout_arguments(case.layout, expert_parallel=case.request.expert_parallel)]
+    if context:
+        arguments += ["--max-model-len", str(context)]
+    arguments += ["--gpu-memory-utilization", f"{case.utilization:g}"]
+    arguments += _settings(case)
+    if needs_weight_only_experts(case):
+        arguments += ["--moe-backend", "marlin"]
+    return (*arguments, *serving_arguments(case.subject.serving), *case.request.extra_args)
+
+
+def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
+    """The parallel sizes; those of 1 are the engine's default, but for tensor parallel, which is always said."""
+    arguments = ["--tensor-parallel-size", str(layout.tp)]
+    sizes = {
+        "--pipeline-parallel-size": layout.pp,
+        "--data-parallel-size": layout.dp,
+        "--decode-context-parallel-size": layout.dcp,
+    }
+    for flag, size in sizes.items():
+        if size > 1:
+            arguments += [flag, str(size)]
+    return [*arguments, "--enable-expert-parallel"] if expert_parallel else arguments
+
+
+def serving_arguments(serving: Serving) -> list[str]:
+    """What the model's makers and recipes give it."""
+    arguments = [*(["--trust-remote-code"] if serving.trust_remote_code else []), *serving.args]
+    if serving.tool_call_parser:
+        arguments += ["--enable-auto-tool-choice", "--tool-call-parser", serving.tool_call_parser]
+    if serving.reasoning_parser:
+        arguments += ["--reasoning-parser", serving.reasoning_parser]
+    return arguments
+
+
+def requested_arguments(request: FitRequest, layout: Layout) -> tuple[str, ...]:
+    """Arguments of a model that the planner does not know: what the request says, and nothing more."""
+    arguments = layout_arguments(layout, expert_parallel=request.expert_parallel)
+    for flag, value in _stated(request).items():
+        arguments += [flag, value]
+    return (*arguments, *request.extra_args)
+
+
+def _stated(request: FitRequest) -> dict[str, str]:
+    values = {
+        "--max-model-len": request.max_model_len,
+        "--gpu-memory-utilization": request.gpu_memory_utilization,
+        "--kv-cache-dtype": request.kv_cache_dtype,
+        "--max-num-seqs": request.max_num_seqs,
+        "--max-num-batched-tokens": request.max_num_batched_tokens,
+        "--block-size": request.block_size,
+        "--quantization": request.quantization,
+        "--mm-encoder-tp-mode": request.mm_encoder_tp_mode,
+    }
+    return {flag: f"{value}" for flag, value in values.items() if value is not None}
+
+
+def _settings(case: Case) -> list[str]:
+    request, arguments = case.request, []
+    if case.kv_cache_dtype != "auto":
+        arguments += ["--kv-cache-dtype", case.kv_cache_dtype]
+    if request.max_num_seqs:
+        arguments += ["--max-num-seqs", str(request.max_num_seqs)]
+    if request.max_num_batched_tokens or case.sparse_scratch_missed:
+        arguments += ["--max-num-batched-tokens", str(case.batched_tokens)]
+    if request.block_size:
+        arguments += ["--block-size", str(case.block)]
+    if request.quantization:
+        arguments += ["--quantization", request.quantization]
+    if request.mm_encoder_tp_mode and case.subject.shape.vision:
+        arguments += ["--mm-encoder-tp-mode", request.mm_encoder_tp_mode]
+    if request.language_model_only:
+        arguments.append("--language-model-only")
+    arguments.append("--enable-prefix-caching" if request.enable_prefix_caching else "--no-enable-prefix-caching")
+    return arguments
+
+
+def vllm_environment(case: Case) -> tuple[tuple[str, str], ...]:
+    """Environment of a planned case, sorted by name."""
+    environment = dict(case.subject.serving.env)
+    if case.gpu.compute_capability >= (10, 0):
+        # The recipes' switches for FP4 experts are for GPUs that have FP4.
+        environment |= dict(case.subject.checkpoint.env)
+    environment |= dict(case.compatibility.environment)
+    return tuple(sorted(environment.items()))

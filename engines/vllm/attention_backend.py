@@ -1,0 +1,50 @@
+"""The attention backend that vLLM chooses, and the block size of its KV cache.
+
+From `vllm/platforms/cuda.py` (0.33.0): priorities by compute capability, first the ones that take the cache's type. A
+sparse attention without a backend for the GPU has none, and the model cannot be served there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.checkpoint.shape import LatentAttention, Shape
+
+DEFAULT_BLOCK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An attention backend."""
+
+    name: str
+    block: int
+    """Tokens of a KV block, and what a stated block size must be a multiple of."""
+
+
+def attention_backend(shape: Shape, capability: tuple[int, int], *, fp8: bool, dcp: int) -> Backend | None:
+    """The backend for a model on a GPU of that compute capability. `None`: vLLM has none."""
+    if not isinstance(shape.attention, LatentAttention):
+        return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK)
+    if shape.attention.indexer:
+        return _sparse(capability, fp8=fp8)
+    return _latent(shape.attention, capability, fp8=fp8, dcp=dcp)
+
+
+def _sparse(capability: tuple[int, int], *, fp8: bool) -> Backend | None:
+    """Sparse latent attention exists for compute capability 9.0 and 10.x only (github.com/zai-org/GLM-5/issues/13)."""
+    if capability[0] == 10 and fp8:
+        return Backend("FLASHINFER_MLA_SPARSE", 64)
+    if capability[0] in (9, 10):
+        return Backend("FLASHMLA_SPARSE", 64)
+    return None
+
+
+def _latent(attention: LatentAttention, capability: tuple[int, int], *, fp8: bool, dcp: int) -> Backend:
+    if capability[0] == 10:
+        # FlashInfer's kernel has one head size and returns no sums for a context split over ranks.
+        flashinfer = attention.nope_dim == 128 and dcp == 1
+        return Backend("FLASHINFER_MLA", 64) if flashinfer else Backend("CUTLASS_MLA", 128)
+    if capability[0] == 9:
+        return Backend("FLASHMLA", 64) if fp8 else Backend("FLASH_ATTN_MLA", DEFAULT_BLOCK)
+    return Backend("TRITON_MLA", DEFAULT_BLOCK)

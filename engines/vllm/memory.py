@@ -1,0 +1,186 @@
+"""The memory of each pipeline stage: budget, weights, overhead, and what is left for the KV cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from config.checkpoint.quantization import FP8_BLOCK
+from config.checkpoint.shape import LatentAttention
+from engines.plan import PerGpu, StageMemory
+from engines.vllm.attention_backend import Backend
+from engines.vllm.kv_cache import Pool, stage_pool
+from engines.vllm.overhead import Overhead, Workload, overhead
+from engines.vllm.resolved_request import Case
+from engines.vllm.sharding import stage_layers, stage_weights
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One GPU of a pipeline stage, in bytes."""
+
+    layers: range
+    weights: float
+    overhead: Overhead
+    pool: Pool
+    kv_likely: float
+    kv_worst: float
+
+    def rounded(self) -> StageMemory:
+        """In GiB, to two decimals."""
+        return StageMemory(
+            layers=len(self.layers),
+            weights_gib=_gib(self.weights),
+            overhead_gib=(_gib(self.overhead.likely), _gib(self.overhead.worst)),
+            kv_gib=(_gib(self.kv_worst), _gib(self.kv_likely)),
+            kv_bytes_per_token=self.pool.bytes_per_token,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All stages, and what limits them together."""
+
+    budget: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def fullest(self) -> Stage:
+        """The stage with the least left for its cache."""
+        return min(self.stages, key=lambda stage: stage.kv_worst)
+
+    def blocks(self, *, worst: bool) -> int:
+        """KV blocks of the engine: those of the stage with the fewest."""
+        return min(stage.pool.blocks(stage.kv_worst if worst else stage.kv_likely) for stage in self.stages)
+
+    def reported_tokens(self, context: int) -> tuple[int, int]:
+        """What the engine prints as KV cache size: [worst, likely]."""
+        pool = self.stages[0].pool
+        worst, likely = self.blocks(worst=True), self.blocks(worst=False)
+        return pool.reported_tokens(worst, context), pool.reported_tokens(likely, context)
+
+    def longest(self, *, worst: bool) -> int:
+        """Tokens of the longest request that fits."""
+        return min(
+            stage.pool.longest_request(stage.pool.blocks(stage.kv_worst if worst else stage.kv_likely))
+            for stage in self.stages
+        )
+
+    def per_gpu(self) -> PerGpu:
+        """The fullest GPU in GiB, to two decimals."""
+        stage = self.fullest.rounded()
+        return PerGpu(
+            budget_gib=_gib(self.budget),
+            weights_gib=max(_gib(stage.weights) for stage in self.stages),
+            overhead_gib=stage.overhead_gib,
+            kv_gib=stage.kv_gib,
+            kv_bytes_per_token=max(stage.pool.bytes_per_token for stage in self.stages),
+        )
+
+
+def budget_bytes(memory_bytes: int, utilization: float) -> int:
+    """What vLLM may use of a GPU: `vllm/v1/worker/utils.py request_memory` (0.33.0)."""
+    return ceil(memory_bytes * utilization)
+
+
+def memory_of(case: Case, memory_bytes: int, backend: Backend) -> Memory:
+    """The memory of every stage of a case."""
+    ranges = stage_layers(case.subject.shape.layers, case.layout.pp)
+    budget = budget_bytes(memory_bytes, case.utilization)
+    stages = tuple(_stage(case, ranges, index, budget, backend) for index in range(len(ranges)))
+    return Memory(budget, stages)
+
+
+def weights_by_group(case: Case, index: int) -> dict[str, float]:
+    """Bytes of weights on one GPU of a stage, by tensor group."""
+    ranges = stage_layers(case.subject.shape.layers, case.layout.pp)
+    return stage_weights(
+        case.subject.groups,
+        ranges[index],
+        case.layout,
+        first=index == 0,
+        last=index == len(ranges) - 1,
+        kv_heads=case.kv_heads,
+        vision_whole=case.request.mm_encoder_tp_mode == "data",
+        tied=case.subject.shape.tied_embeddings,
+    )
+
+
+def _stage(case: Case, ranges: tuple[range, ...], index: int, budget: int, backend: Backend) -> Stage:
+    weights = sum(weights_by_group(case, index).values())
+    workload = _workload(case, last=index == len(ranges) - 1, first=index == 0)
+    beside = overhead(workload, case.version, weights, _reserve(case, len(ranges[index])))
+    pool = stage_pool(
+        case.subject.shape,
+        ranges[index],
+        dtype=case.kv_cache_dtype,
+        tp=case.layout.tp,
+        dcp=case.layout.dcp,
+        backend=backend,
+        block=case.block,
+        batched_tokens=case.batched_tokens,
+        prefix_caching=case.request.enable_prefix_caching,
+    )
+    given = case.request.available_kv_gib
+    left = budget - weights
+    return Stage(
+        layers=ranges[index],
+        weights=weights,
+        overhead=beside,
+        pool=pool,
+        kv_likely=given * GIB if given is not None else max(0.0, left - beside.likely),
+        kv_worst=given * GIB if given is not None else max(0.0, left - beside.worst),
+    )
+
+
+def _workload(case: Case, *, last: bool, first: bool) -> Workload:
+    shape, experts = case.subject.shape, case.subject.shape.experts
+    block_fp8 = case.subject.expert_scheme is FP8_BLOCK
+    aligned = experts is not None and block_fp8 and case.gpu.compute_capability >= (9, 0)
+    return Workload(
+        tp=case.layout.tp,
+        pp=case.layout.pp,
+        dp=case.layout.dp,
+        expert_parallel=case.layout.ep > 1,
+        last_stage=last,
+        hidden=shape.hidden,
+        dense_width=shape.dense_width if experts is None or experts.dense_layers else 0,
+        vocabulary=shape.vocabulary,
+        experts_active=experts.active if experts else 0,
+        expert_width=experts.width if experts else 0,
+        experts_local=-(-experts.count // case.layout.ep) if aligned and experts else 0,
+        vision=first and shape.vision is not None,
+        batched_tokens=case.batched_tokens,
+        sequences=case.sequences,
+    )
+
+
+def sparse_scratch_bytes(batched_tokens: int) -> int:
+    """Scratch of the sparse decode kernel: 64 heads x 512 in fp32 for every query token, twice for its parts
+    (github.com/vllm-project/vllm/issues/53413)."""
+    return 2 * batched_tokens * 64 * 512 * 4
+
+
+def _reserve(case: Case, layers: int) -> float:
+    """Bytes that are needed and that the engine's profiling does not see."""
+    reserve = 0.0
+    if case.sparse_scratch_missed:
+        reserve += sparse_scratch_bytes(case.batched_tokens)
+    return reserve + _latent_copies(case, layers)
+
+
+def _latent_copies(case: Case, layers: int) -> float:
+    """The 16-bit copies of the expanding projection that latent attention makes where it is quantised."""
+    attention = case.subject.shape.attention
+    if not isinstance(attention, LatentAttention):
+        return 0.0
+    if case.subject.quantization.scheme("model.layers.0.self_attn.kv_b_proj").bits == 16:
+        return 0.0
+    expanded = attention.heads * (attention.nope_dim + attention.value_dim)
+    return layers * attention.kv_rank * expanded * 2 / case.layout.tp
+
+
+def _gib(size: float) -> float:
+    return round(size / GIB, 2)

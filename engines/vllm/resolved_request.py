@@ -1,0 +1,135 @@
+"""A request with every default resolved: what the rules and the arithmetic work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from config.catalogue import Gpu, engines
+from config.checkpoint.model_spec import Subject
+from config.checkpoint.shape import GroupedAttention, LatentAttention
+from engines.plan import Layout
+from engines.request import FitRequest
+from engines.rules.driver import Compatibility, driver_compatibility
+from engines.versions import Version
+from engines.vllm.attention_backend import Backend, attention_backend
+from engines.vllm.kv_cache import is_fp8
+
+SPARSE_BATCHED_TOKENS = 8192
+"""Most batched tokens at which the scratch of sparse decode with an fp8 cache stays small (see `planner.memory`)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model on one kind of GPU under one release of vLLM."""
+
+    request: FitRequest
+    subject: Subject
+    gpu: Gpu
+    version: Version
+    layout: Layout
+    kv_cache_dtype: str
+    utilization: float
+    batched_tokens: int
+    sequences: int
+
+    @cached_property
+    def backend(self) -> Backend | None:
+        """The attention backend; `None`: there is none for this GPU."""
+        return attention_backend(
+            self.subject.shape,
+            self.gpu.compute_capability,
+            fp8=is_fp8(self.kv_cache_dtype),
+            dcp=self.layout.dcp,
+        )
+
+    @cached_property
+    def compatibility(self) -> Compatibility:
+        """What the nodes' driver asks of the deployment."""
+        return driver_compatibility("vllm", str(self.version), self.request.driver, self.gpu)
+
+    @property
+    def block(self) -> int:
+        """Tokens of a KV block: as asked for, in multiples of what the backend takes."""
+        if self.backend is None:
+            return 0
+        asked = self.request.block_size or self.backend.block
+        return -(-asked // self.backend.block) * self.backend.block
+
+    @property
+    def kv_heads(self) -> int:
+        """Key and value heads that tensor parallelism can cut; 1 where the attention is not known."""
+        attention = self.subject.shape.attention
+        return attention.kv_heads if isinstance(attention, GroupedAttention) else self.subject.shape.heads or 1
+
+    @property
+    def sparse_scratch_missed(self) -> bool:
+        """Whether sparse decode allocates scratch that the engine's profiling misses: an fp8 cache and fewer than 32
+        heads per rank (github.com/vllm-project/vllm/issues/53413)."""
+        attention = self.subject.shape.attention
+        if not isinstance(attention, LatentAttention) or attention.indexer is None:
+            return False
+        return is_fp8(self.kv_cache_dtype) and attention.heads // self.layout.tp < 32
+
+    @property
+    def gpus_present(self) -> int:
+        return self.request.nodes * self.request.gpus_per_node
+
+
+def resolve(request: FitRequest, subject: Subject, gpu: Gpu) -> Case:
+    """The case of a request. Raises ValueError for a version that cannot be read."""
+    vllm = engines()["vllm"]
+    version = Version.parse(request.engine_version or vllm["default_version"])
+    if request.language_model_only:
+        subject = subject.without_vision()
+    if request.quantization == "fp8" and not subject.quantization.method and subject.shape.derivable:
+        subject = subject.quantized_online()
+    defaults = _batch_defaults(gpu, vllm["batch_defaults"])
+    case = Case(
+        request=request,
+        subject=subject,
+        gpu=gpu,
+        version=version,
+        layout=resolve_layout(request),
+        kv_cache_dtype=request.kv_cache_dtype or subject.checkpoint.kv_cache_dtype or "auto",
+        utilization=request.gpu_memory_utilization or _utilization(version, vllm["gpu_memory_utilization"]),
+        batched_tokens=request.max_num_batched_tokens or defaults["max_num_batched_tokens"],
+        sequences=request.max_num_seqs or defaults["max_num_seqs"],
+    )
+    if case.sparse_scratch_missed and not request.max_num_batched_tokens:
+        return replace(case, batched_tokens=min(case.batched_tokens, SPARSE_BATCHED_TOKENS))
+    return case
+
+
+def resolve_layout(request: FitRequest) -> Layout:
+    """The layout of a request: tensor parallel within nodes, pipeline parallel between them, unless it says so."""
+    if request.gpu is None:
+        return Layout()
+    present = request.nodes * request.gpus_per_node
+    dp = request.data_parallel or 1
+    within = (request.tensor_parallel or 1) <= request.gpus_per_node
+    pp = request.pipeline_parallel or (request.nodes if dp == 1 and within else 1)
+    tp = request.tensor_parallel or max(1, present // (pp * dp))
+    return Layout(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=tp * dp if request.expert_parallel else 1,
+        dcp=request.decode_context_parallel or 1,
+    )
+
+
+def _utilization(version: Version, defaults: list[dict[str, object]]) -> float:
+    for default in defaults:
+        if version >= Version.parse(str(default["since"])):
+            return float(str(default["value"]))
+    raise ValueError(f"no default utilisation is known for vLLM {version}")
+
+
+def _batch_defaults(gpu: Gpu, table: list[dict[str, int]]) -> dict[str, int]:
+    memory = gpu.torch_gib or gpu.smi_mib / 1024
+    for defaults in table:
+        excepted = str(defaults.get("except_label", ""))
+        if memory >= defaults["memory_gib"] and not (excepted and any(excepted in label for label in gpu.labels)):
+            return defaults
+    return table[-1]

@@ -1,0 +1,1 @@
+"""What vLLM does not allow or does badly, one file per subject."""

@@ -1,0 +1,125 @@
+"""Formats of weights and cache against GPUs and releases.
+
+Format and memory are judged apart: a checkpoint may be refused for its size where its format would run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from config.catalogue import Gpu, engine_flags, engines
+from config.checkpoint.shape import LatentAttention
+from engines.finding import Finding, rejected, unknown, warning
+from engines.rules.releases import by_release, release_rule
+from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
+from engines.vllm.resolved_request import Case
+
+FP8_CAPABILITY = (8, 9)
+_FP4_CAPABILITY = (10, 0)
+_WEIGHT_ONLY_CAPABILITY = (7, 5)
+
+
+def check_formats(case: Case) -> Iterator[Finding]:
+    """Findings about quantisation, cache type and attention backend."""
+    yield from _asked_quantization(case)
+    yield from _attention(case)
+    yield from _cache(case)
+    yield from _weights(case)
+
+
+def needs_weight_only_experts(case: Case) -> bool:
+    """Whether the experts must be told to use weight-only kernels: block FP8 on a GPU without FP8."""
+    return _has_fp8_experts(case) and case.gpu.compute_capability < FP8_CAPABILITY
+
+
+def _asked_quantization(case: Case) -> Iterator[Finding]:
+    asked, declared = case.request.quantization, case.subject.quantization.method
+    if asked is None or asked == declared:
+        return
+    names: dict[str, list[str]] = engines()["vllm"]["quantization_names"]
+    if declared and asked not in names.get(declared, []):
+        yield rejected(
+            "quantization_contradicts_checkpoint",
+            f"quantization {asked!r} contradicts {case.subject.name}, whose config.json declares {declared!r}: the "
+            "engine applies one method to a checkpoint and cannot put another on top of it while it runs. A mixed "
+            "checkpoint has to be made beforehand.",
+            "Leave quantization out; the engine reads it from the checkpoint.",
+        )
+    elif not declared and asked not in names["fp8"]:
+        yield unknown(
+            "quantization_not_known",
+            f"quantization {asked!r} of an unquantised checkpoint: what it does to the weights is not known.",
+            "Name a checkpoint in that format.",
+        )
+
+
+def _attention(case: Case) -> Iterator[Finding]:
+    if case.backend is None:
+        yield rejected(
+            "no_attention_backend",
+            f"{case.subject.name} has sparse latent attention, for which vLLM has backends on compute capability 9.0 "
+            f"and 10.x only; {capability_of(case.gpu)}. The reason is the attention, whatever format the weights have.",
+        )
+
+
+def _cache(case: Case) -> Iterator[Finding]:
+    dtype, known = case.kv_cache_dtype, engine_flags("vllm")["values"]["--kv-cache-dtype"]
+    if dtype not in known:
+        close = get_close_matches(dtype, known, n=3) or known
+        yield rejected(
+            "cache_type_not_known",
+            f"kv_cache_dtype {dtype!r} is not one of vLLM's: expected {', '.join(close)}.",
+            "Correct it.",
+        )
+        return
+    latent = isinstance(case.subject.shape.attention, LatentAttention)
+    if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
+        message = f"What a token costs in kv_cache_dtype {dtype!r} under this attention is not known."
+        yield unknown("cache_type_without_formula", message, "Use fp8, or leave kv_cache_dtype out.")
+    elif is_fp8(dtype) and case.gpu.compute_capability < FP8_CAPABILITY:
+        yield unknown(
+            "cache_type_on_old_gpu",
+            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(case.gpu)}, and fp8 begins "
+            "with 8.9 (github.com/vllm-project/vllm/issues/26431).",
+            "Leave kv_cache_dtype out.",
+        )
+
+
+def _weights(case: Case) -> Iterator[Finding]:
+    name, capability, gpu = case.subject.name, case.gpu.compute_capability, capability_of(case.gpu)
+    if case.subject.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
+        rule = release_rule("nvfp4_before_10", case.version)
+        yield from by_release(
+            rule,
+            "nvfp4_without_fp4",
+            f"{name} is NVFP4 and {gpu}, without FP4 arithmetic. {rule.range_text}.",
+            f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). Memory is saved, and no "
+            "time: there is no FP4 arithmetic before 10.0.",
+        )
+    if _has_fp8_experts(case) and capability < FP8_CAPABILITY:
+        rule = release_rule("fp8_experts_before_8.9", case.version)
+        yield from by_release(
+            rule,
+            "fp8_experts_without_fp8",
+            f"{name} has FP8 experts and {gpu}: their kernels need 8.9. {rule.range_text}.",
+            f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). Memory "
+            "is saved, and no time.",
+        )
+    elif case.subject.is_stored_as("fp8") and capability < FP8_CAPABILITY:
+        yield warning(
+            "fp8_weight_only",
+            f"{name} is FP8 and {gpu}: it runs weight-only. Memory is saved, and no time.",
+        )
+    if capability < _WEIGHT_ONLY_CAPABILITY:
+        yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels begin with 7.5.", "Use a newer GPU.")
+
+
+def _has_fp8_experts(case: Case) -> bool:
+    return case.subject.shape.experts is not None and case.subject.expert_scheme.name.startswith("fp8")
+
+
+def capability_of(gpu: Gpu) -> str:
+    """What messages say of a GPU's compute capability."""
+    major, minor = gpu.compute_capability
+    return f"{gpu.title} has compute capability {major}.{minor}"

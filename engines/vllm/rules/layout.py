@@ -1,0 +1,130 @@
+"""Parallel layouts that the model or the machine does not allow, and slow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from config.checkpoint.shape import GroupedAttention
+from engines.finding import Finding, rejected, unknown, warning
+from engines.vllm.resolved_request import Case
+from engines.vllm.sharding import stage_layers
+
+_VOCABULARY_PADDING = 64
+"""vLLM pads the vocabulary to a multiple of this before it cuts it."""
+
+
+def check_layout(case: Case) -> Iterator[Finding]:
+    """Findings about the sizes of the parallel groups."""
+    yield from _size(case)
+    yield from _tensor(case)
+    yield from _pipeline(case)
+    yield from _context(case)
+    yield from _experts(case)
+
+
+def _size(case: Case) -> Iterator[Finding]:
+    layout, present = case.layout, case.gpus_present
+    product = f"tensor_parallel {layout.tp} x pipeline_parallel {layout.pp} x data_parallel {layout.dp}"
+    if layout.gpus > present:
+        yield rejected(
+            "layout_exceeds_gpus",
+            f"{product} takes {layout.gpus} GPUs; {case.request.nodes} x {case.request.gpus_per_node} are given.",
+            f"Give {layout.gpus} GPUs, or make the product {present}.",
+        )
+    if layout.gpus < present:
+        yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs given; the others stay idle.")
+
+
+def _tensor(case: Case) -> Iterator[Finding]:
+    heads, tp, vocabulary = case.subject.shape.heads, case.layout.tp, case.subject.shape.vocabulary
+    if heads % tp:
+        allowed = _divisors(heads, most=case.gpus_present)
+        yield rejected(
+            "heads_not_divisible",
+            f"tensor_parallel {tp} does not divide the {heads} attention heads of the language model.",
+            f"Use one of {allowed}.",
+        )
+    padded = ceil(vocabulary / _VOCABULARY_PADDING) * _VOCABULARY_PADDING
+    if padded % tp:
+        yield rejected(
+            "vocabulary_not_divisible",
+            f"tensor_parallel {tp} does not divide the vocabulary of {padded} tokens, padded as vLLM does.",
+            "Use a power of two.",
+        )
+    if tp > case.request.gpus_per_node and case.request.fabric != "infiniband":
+        yield warning(
+            "tensor_parallel_across_nodes",
+            f"tensor_parallel {tp} spans nodes of {case.request.gpus_per_node} GPUs: every layer waits for the "
+            "network. Pipeline parallelism between nodes needs far less of it.",
+        )
+
+
+def _divisors(number: int, *, most: int) -> str:
+    return ", ".join(str(size) for size in range(1, most + 1) if number % size == 0)
+
+
+def _pipeline(case: Case) -> Iterator[Finding]:
+    layers, pp = case.subject.shape.layers, case.layout.pp
+    if layers and pp > layers:
+        yield rejected(
+            "too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use at most {layers}."
+        )
+    elif layers and not every_stage_grows(case):
+        yield unknown(
+            "stage_without_full_attention",
+            f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout.",
+            "Use fewer stages.",
+        )
+    if (
+        case.request.nodes > 1
+        and case.layout.gpus > case.request.gpus_per_node
+        and case.request.fabric in (None, "none")
+    ):
+        known = "is not stated" if case.request.fabric is None else "is none"
+        yield warning(
+            "no_fast_fabric",
+            f"The model spans {case.request.nodes} nodes and their fabric {known}: over plain TCP every token waits. "
+            "State InfiniBand or EFA.",
+        )
+
+
+def every_stage_grows(case: Case) -> bool:
+    """Whether each pipeline stage has a layer whose cache grows with the context, as the layout of the pool needs."""
+    kinds = case.subject.shape.layer_kinds
+    stages = stage_layers(case.subject.shape.layers, case.layout.pp)
+    return all(any(kinds[layer] == "full" for layer in layers) for layers in stages)
+
+
+def _context(case: Case) -> Iterator[Finding]:
+    tp, dcp, attention = case.layout.tp, case.layout.dcp, case.subject.shape.attention
+    if dcp == 1:
+        return
+    if tp % dcp:
+        yield rejected(
+            "context_parallel_not_divisor",
+            f"decode_context_parallel {dcp} does not divide tensor_parallel {tp}.",
+            f"Use one of {_divisors(tp, most=tp)}.",
+        )
+    if case.subject.shape.linear or case.subject.shape.window:
+        yield unknown(
+            "context_parallel_of_mixed_layers",
+            f"decode_context_parallel {dcp} with layers of several kinds: what it does to the cache is not known.",
+            "Leave it out.",
+        )
+    elif isinstance(attention, GroupedAttention) and dcp > max(1, tp // attention.kv_heads):
+        most = max(1, tp // attention.kv_heads)
+        yield rejected(
+            "context_parallel_too_wide",
+            f"decode_context_parallel {dcp} is more than tensor_parallel {tp} / {attention.kv_heads} key-value heads.",
+            f"Use at most {most}.",
+        )
+
+
+def _experts(case: Case) -> Iterator[Finding]:
+    if case.request.expert_parallel and case.subject.shape.experts is None:
+        yield rejected(
+            "no_experts",
+            f"{case.subject.name} has no experts: expert_parallel has nothing to spread.",
+            "Leave it out.",
+        )

@@ -1,0 +1,74 @@
+"""Bytes of weights on one GPU, by pipeline stage, as vLLM shards them.
+
+Layers are split as `vllm/distributed/utils.py get_pp_indices` does (0.33.0); what tensor parallelism cuts and what it
+copies is stated per group in `planner.tensors`. Everything is even between the ranks of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from config.checkpoint.tensors import Place, Sharding, TensorGroup
+from engines.plan import Layout
+
+
+def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
+    """The decoder layers of each pipeline stage.
+
+    Equal parts; what is left over goes to the stages counted back from the one before the last, because the last has
+    the head and the first the embeddings.
+    """
+    sizes = [layers // stages] * stages
+    for back in range(layers % stages):
+        sizes[-2 - back] += 1
+    ends = list(accumulate(sizes))
+    return tuple(range(end - size, end) for size, end in zip(sizes, ends, strict=True))
+
+
+def stage_weights(
+    groups: Sequence[TensorGroup],
+    layers: range,
+    layout: Layout,
+    *,
+    first: bool,
+    last: bool,
+    kv_heads: int,
+    vision_whole: bool,
+    tied: bool,
+) -> dict[str, float]:
+    """Bytes on one GPU of a stage by group.
+
+    `vision_whole`: the vision encoder is data-parallel, so each rank holds all of it. `tied`: the head is the
+    embedding, which the last stage then needs too.
+    """
+    present = {
+        Place.LAYERS: True,
+        Place.EMBEDDING: first or (last and tied),
+        Place.HEAD: last,
+        Place.VISION: first,
+        Place.MTP: False,
+    }
+    sums: dict[str, float] = {}
+    for group in groups:
+        if not present[group.place]:
+            continue
+        size = group.bytes_within(layers) if group.place is Place.LAYERS else group.bytes
+        parts = _parts(group.sharding, layout, kv_heads, vision_whole=vision_whole)
+        sums[group.group] = sums.get(group.group, 0.0) + size / parts
+    return sums
+
+
+def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: bool) -> int:
+    """Into how many parts a group is cut."""
+    match sharding:
+        case Sharding.SPLIT:
+            return layout.tp
+        case Sharding.WHOLE:
+            return 1
+        case Sharding.KEY_VALUE:
+            return min(layout.tp, kv_heads)
+        case Sharding.EXPERT:
+            return max(layout.tp, layout.ep)
+        case Sharding.VISION:
+            return 1 if vision_whole else layout.tp

@@ -1,0 +1,153 @@
+"""The arithmetic of a verdict, line by line, each with its formula and source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.catalogue import find_gpu, overheads
+from config.checkpoint.model_spec import Subject, find_subject
+from config.checkpoint.shape import GroupedAttention, LatentAttention
+from engines.llama_cpp.memory import CACHE_BYTES, GgufCase, cache_bytes_per_token, device_need
+from engines.plan import Plan
+from engines.request import FitRequest
+from engines.vllm.memory import GIB, Memory, Stage, memory_of, weights_by_group
+from engines.vllm.resolved_request import Case, resolve
+from planner.fit import fit
+from planner.report.summary import headline
+
+_NOTHING_TO_EXPLAIN = {"value_not_valid", "model_not_in_catalogue", "directory_not_readable"}
+"""Problems that come before any arithmetic."""
+
+
+def explain(request: FitRequest) -> str:
+    """How the plan of a request comes about."""
+    plan = fit(request)
+    return "\n".join([headline(request, plan), *_arithmetic(request, plan), *_verdict(plan)])
+
+
+def _arithmetic(request: FitRequest, plan: Plan) -> Iterator[str]:
+    if any(problem.code in _NOTHING_TO_EXPLAIN for problem in plan.problems):
+        return
+    subject = find_subject(request.model, request.include)
+    yield from _bytes(subject, plan)
+    if request.engine == "llama.cpp":
+        yield from _llama_cpp(request, subject, plan)
+    elif request.gpu is not None:
+        case = resolve(request, subject, find_gpu(request.gpu))
+        if case.backend is not None and plan.stages and case.gpu.memory_bytes is not None:
+            yield from _vllm(case, memory_of(case, case.gpu.memory_bytes, case.backend), plan)
+
+
+def _bytes(subject: Subject, plan: Plan) -> Iterator[str]:
+    if plan.weights_bytes is None or plan.disk_bytes is None:
+        return
+    source = subject.checkpoint.staged_bytes_source or "the sum of its tensors"
+    yield f"weights staged = {plan.weights_bytes:,} bytes  [{source}]"
+    yield f"volume = kept revisions x weights + 10% of one = {plan.disk_bytes:,} bytes"
+    yield f"download = weights / bandwidth = {plan.download_seconds} s"
+    yield f"load = weights / read bandwidth + engine start = {plan.load_seconds} s"
+
+
+def _vllm(case: Case, memory: Memory, plan: Plan) -> Iterator[str]:
+    total = case.gpu.torch_gib or 0.0
+    yield (
+        f"budget = ceil({total} GiB x {case.utilization:g}) = {memory.budget / GIB:.2f} GiB  "
+        "[vllm/v1/worker/utils.py request_memory; memory as torch reports it]"
+    )
+    for index, stage in enumerate(memory.stages):
+        yield f"stage {index}: layers {stage.layers.start} to {stage.layers.stop - 1}"
+        yield from _stage_weights(case, index, stage)
+        yield from _overhead(case, stage)
+        yield from _left(memory, stage)
+    yield from _cache(case, memory, plan)
+
+
+def _stage_weights(case: Case, index: int, stage: Stage) -> Iterator[str]:
+    parts = weights_by_group(case, index)
+    for group, size in sorted(parts.items(), key=lambda part: -part[1]):
+        yield f"  {group:<18} {size / GIB:8.2f} GiB"
+    basis = "headers of its files" if case.subject.measured else case.subject.model.config_source
+    cut = f"cut for TP{case.layout.tp} as vllm does"
+    yield f"  weights            {stage.weights / GIB:8.2f} GiB per GPU  [{basis}; {cut}]"
+
+
+def _overhead(case: Case, stage: Stage) -> Iterator[str]:
+    part, constants = stage.overhead, overheads()
+    yield f"  outside torch      {part.non_torch / GIB:8.2f} GiB  [{constants['non_torch_source']}]"
+    yield (
+        f"  activation peak    {part.activation / GIB:8.2f} GiB  [{case.batched_tokens:,} batched tokens, "
+        f"{case.sequences:,} sequences; {constants['sampler_source']}]"
+    )
+    graphs = f"{part.graphs_low / GIB:.2f} to {part.graphs_high / GIB:.2f}"
+    yield f"  graphs             {graphs} GiB  [{constants['graphs_source']}]"
+    if part.reserve:
+        yield f"  reserve            {part.reserve / GIB:8.2f} GiB  [not measured by the engine's profiling]"
+    scaled = "x (outside + peak) + graphs + reserve"
+    yield f"  overhead likely    {constants['low_ratio']} {scaled} = {part.likely / GIB:.2f} GiB"
+    yield (
+        f"  overhead worst     {constants['high_ratio']} {scaled} + {constants['weights_share']:.1%} of weights "
+        f"= {part.worst / GIB:.2f} GiB"
+    )
+
+
+def _left(memory: Memory, stage: Stage) -> Iterator[str]:
+    yield (
+        f"  KV cache = budget - weights - overhead = {memory.budget / GIB:.2f} - {stage.weights / GIB:.2f} - "
+        f"{stage.overhead.worst / GIB:.2f} to {stage.overhead.likely / GIB:.2f} = "
+        f"{stage.kv_worst / GIB:.2f} to {stage.kv_likely / GIB:.2f} GiB"
+    )
+
+
+def _cache(case: Case, memory: Memory, plan: Plan) -> Iterator[str]:
+    pool = memory.fullest.pool
+    yield f"token = {_token_formula(case)} = {pool.bytes_per_token:,} B on each GPU  [vllm/v1/kv_cache_interface.py]"
+    if case.backend:
+        yield f"block = {pool.block_tokens} tokens, attention backend {case.backend.name}  [vllm/platforms/cuda.py]"
+    if not pool.uniform:
+        yield (
+            f"pool: blocks of {pool.block_bytes:,} B are shared by layers of several kinds; a request takes "
+            f"{pool.fixed_blocks} blocks whatever its length  [vllm/v1/core/kv_cache_utils.py]"
+        )
+    if plan.kv_tokens:
+        worst, likely = plan.kv_tokens
+        yield f"tokens = blocks x {pool.block_tokens} x DCP {case.layout.dcp} = {worst:,} to {likely:,}"
+    yield f"longest request that surely fits = {plan.max_context:,} tokens"
+
+
+def _token_formula(case: Case) -> str:
+    shape = case.subject.shape
+    growing = shape.layer_kinds.count("full")
+    match shape.attention:
+        case LatentAttention() as latent:
+            indexer = " + the indexer's key" if latent.indexer else ""
+            size = f"({latent.kv_rank} + {latent.rope_dim}) x bytes of {case.kv_cache_dtype}{indexer}"
+            return f"{growing} layers x {size}, whole on every rank"
+        case GroupedAttention() as grouped:
+            heads = max(1, grouped.kv_heads // case.layout.tp)
+            return f"{growing} layers x 2 x {heads} heads x {grouped.head_dim} x bytes of {case.kv_cache_dtype}"
+        case _:
+            return "not known"
+
+
+def _llama_cpp(request: FitRequest, subject: Subject, plan: Plan) -> Iterator[str]:
+    if plan.weights_bytes is None or subject.unknown or not subject.is_gguf:
+        return
+    if request.kv_cache_dtype not in (None, *CACHE_BYTES):
+        return
+    case = GgufCase(request, subject, find_gpu(request.gpu) if request.gpu else None, plan.weights_bytes)
+    context = int(plan.engine_args[plan.engine_args.index("--ctx-size") + 1])
+    need = device_need(case, context)
+    yield f"fullest of {case.devices} devices: layers are split evenly, the output counts as one"
+    yield f"  weights            {need.weights / GIB:8.2f} GiB"
+    token = cache_bytes_per_token(subject.shape, case.cache_type)
+    yield f"  KV cache           {need.cache / GIB:8.2f} GiB  [{context:,} tokens x {token:,} B over all layers]"
+    buffer = f"{need.compute_likely / GIB:.2f} to {need.compute_worst / GIB:.2f}"
+    yield f"  compute buffer     {buffer} GiB  [flash attention on]"
+
+
+def _verdict(plan: Plan) -> Iterator[str]:
+    for problem in plan.problems:
+        yield f"{problem.code}: {problem.message} {problem.fix}"
+    for warning in plan.warnings:
+        yield f"warning {warning.code}: {warning.message}"
+    yield f"verdict: {plan.verdict}"

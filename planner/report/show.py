@@ -1,0 +1,62 @@
+"""What a model is made of: its tensor groups, and what a token of its context costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.catalogue import models
+from config.checkpoint.model_spec import Subject
+from config.checkpoint.shape import GroupedAttention, LatentAttention
+from config.checkpoint.tensors import Place
+
+
+def show(subject: Subject) -> str:
+    """A table of tensor groups with parameters, bytes, type and share, and the facts that memory depends on."""
+    return "\n".join(_lines(subject))
+
+
+def list_models() -> str:
+    """Names of all checkpoints of the catalogue, by model."""
+    return "\n".join(
+        f"{model.title:<20} {', '.join(checkpoint.name for checkpoint in model.checkpoints)}" for model in models()
+    )
+
+
+def _lines(subject: Subject) -> Iterator[str]:
+    shape = subject.shape
+    yield f"{subject.name} ({subject.checkpoint.format}), {shape.layers} layers, context {shape.max_context:,}"
+    yield f"  attention  {_attention(subject)}"
+    if shape.experts:
+        dense = f", {len(shape.experts.dense_layers)} layers dense" if shape.experts.dense_layers else ""
+        size = f"{shape.experts.count} of width {shape.experts.width}"
+        yield f"  experts    {size}, {shape.experts.active} per token{dense}"
+    for what in subject.unknown:
+        yield f"  not known  {what}"
+    total = sum(group.bytes for group in subject.groups)
+    if total:
+        yield f"  {'group':<18}{'parameters':>20}{'bytes':>20}  {'share':>6}  type, sharding"
+    for group in sorted(subject.groups, key=lambda group: -group.bytes):
+        name = f"{group.group} (MTP)" if group.place is Place.MTP else group.group
+        share = group.bytes / total
+        yield f"  {name:<18}{group.parameters:>20,}{group.bytes:>20,}  {share:>6.1%}  {group.dtype}, {group.sharding}"
+    if total:
+        parameters = sum(group.parameters for group in subject.groups)
+        yield f"  {'total':<18}{parameters:>20,}{total:>20,}  = {total / 1e9:.2f} GB = {total / 2**30:.2f} GiB"
+        how = "from the headers of its files" if subject.measured else f"from {subject.model.config_source}"
+        yield f"  source     {how}"
+    if subject.staged_bytes:
+        yield f"  staged     {subject.staged_bytes:,} bytes ({subject.checkpoint.staged_bytes_source or 'its tensors'})"
+
+
+def _attention(subject: Subject) -> str:
+    shape = subject.shape
+    others = {kind: shape.layer_kinds.count(kind) for kind in ("linear", "sliding") if kind in shape.layer_kinds}
+    rest = "".join(f", {count} {kind} layers" for kind, count in others.items())
+    match shape.attention:
+        case LatentAttention() as latent:
+            sparse = ", sparse with an indexer" if latent.indexer else ""
+            return f"latent: {latent.heads} heads, {latent.kv_rank}+{latent.rope_dim} per token and layer{sparse}{rest}"
+        case GroupedAttention() as grouped:
+            return f"{grouped.heads} heads, {grouped.kv_heads} key-value heads of {grouped.head_dim}{rest}"
+        case _:
+            return "not known"

@@ -1,0 +1,146 @@
+"""A plan in the few lines that a person reads in five seconds: in the terminal, and in the preview of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.catalogue import NotInCatalogueError, engines, find_gpu
+from engines.plan import Plan
+from engines.request import FitRequest
+from planner.report.bars import Bar, bars
+
+_WIDTH = 60
+_GLYPHS = {"weights": "█", "overhead": "▓", "perhaps overhead": "▒", "KV cache": "░", "free": "·"}
+_COLOURS = {"weights": "34", "overhead": "33", "perhaps overhead": "33", "KV cache": "32", "free": "90"}
+_VERDICT_COLOURS = {"fits": "32", "tight": "33", "rejected": "31", "unknown": "35"}
+
+
+def summary(request: FitRequest, plan: Plan, *, colour: bool = False) -> str:
+    """The plan without its warnings: verdict, memory, cache, disk, time, cost, and what is wrong."""
+    return "\n".join(_lines(request, plan, colour))
+
+
+def headline(request: FitRequest, plan: Plan) -> str:
+    """The verdict and what it is about, in one line."""
+    return f"{plan.verdict}: {request.model} on {_machine(request)}, {_engine(request)}{_layout(plan)}"
+
+
+def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
+    """What is known of memory, cache, disk, time and cost: a label and a line each."""
+    yield from _memory(plan)
+    yield from _cache(request, plan)
+    yield from _logistics(request, plan)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _lines(request: FitRequest, plan: Plan, colour: bool) -> Iterator[str]:
+    first = headline(request, plan)
+    yield _painted(first, _VERDICT_COLOURS[plan.verdict], colour)
+    drawn = bars(request, plan)
+    yield from (_drawn(bar, colour) for bar in drawn)
+    if drawn:
+        yield "  " + "  ".join(f"{_painted(glyph, _COLOURS[name], colour)} {name}" for name, glyph in _GLYPHS.items())
+    yield from (f"  {label:<10} {text}" for label, text in facts(request, plan))
+    for problem in plan.problems:
+        yield _painted(f"  {problem.code}: ", _VERDICT_COLOURS[plan.verdict], colour) + problem.message
+        yield f"    {problem.fix}"
+
+
+def _machine(request: FitRequest) -> str:
+    if request.gpu is None:
+        return "the processor"
+    try:
+        title = find_gpu(request.gpu).title
+    except NotInCatalogueError:
+        title = request.gpu
+    nodes = f"{request.nodes} nodes of " if request.nodes > 1 else ""
+    return f"{nodes}{request.gpus_per_node} {title}"
+
+
+def _engine(request: FitRequest) -> str:
+    version = request.engine_version or engines().get(request.engine, {}).get("default_version", "")
+    return f"{'vLLM' if request.engine == 'vllm' else request.engine} {version}"
+
+
+def _layout(plan: Plan) -> str:
+    sizes = {"TP": plan.layout.tp, "PP": plan.layout.pp, "DP": plan.layout.dp}
+    sizes |= {"EP": plan.layout.ep, "DCP": plan.layout.dcp}
+    named = " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1)
+    return f", {named}" if named else ""
+
+
+def _drawn(bar: Bar, colour: bool) -> str:
+    scale = _WIDTH / bar.length_gib
+    cells, edge = "", 0.0
+    for segment in bar.segments:
+        edge += segment.gib
+        missing = round(edge * scale) - len(cells)
+        cells += _GLYPHS[segment.name] * max(0, missing)
+    end = round(bar.total_gib * scale)
+    cells = cells[:end] + ("|" if len(cells) > end else "") + cells[end:]
+    if colour:
+        for name, glyph in _GLYPHS.items():
+            cells = cells.replace(glyph, _painted(glyph, _COLOURS[name], colour))
+    return f"  {bar.label:<10} {cells} {bar.total_gib:.1f} GiB"
+
+
+def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
+    per_gpu = plan.per_gpu
+    if per_gpu is None or per_gpu.overhead_gib is None or per_gpu.kv_gib is None:
+        return
+    weights = "/".join(f"{stage.weights_gib:.2f}" for stage in plan.stages) or f"{per_gpu.weights_gib:.2f}"
+    yield (
+        "per GPU",
+        f"budget {per_gpu.budget_gib:.2f} GiB: weights {weights}, overhead {_range(per_gpu.overhead_gib)}, "
+        f"left for KV cache {_range(per_gpu.kv_gib)}",
+    )
+
+
+def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.kv_tokens is None or plan.per_gpu is None:
+        return
+    worst, likely = plan.kv_tokens
+    tokens = f"{worst:,}" if worst == likely else f"{worst:,} to {likely:,}"
+    cache = f"{tokens} tokens, {plan.per_gpu.kv_bytes_per_token:,} B per token on each GPU"
+    if request.available_kv_gib is not None and plan.kv_block_tokens is not None:
+        cache += f", in blocks of {plan.kv_block_tokens} ({plan.attention_backend})"
+    yield "KV cache", cache
+    context = request.max_model_len or plan.max_context
+    if context and worst:
+        yield "context", f"{_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"
+
+
+def _requests(request: FitRequest, context: int, tokens: int) -> str:
+    """What the context serves. That of llama.cpp is divided among its slots, whatever room is left beside it."""
+    if request.engine == "llama.cpp":
+        slots = request.max_num_seqs or 1
+        return f"{context:,}" if slots == 1 else f"{context:,} over {slots} slots, {context // slots:,} each"
+    return f"{context:,}, {tokens / context:.1f} such requests at a time"
+
+
+def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
+    parts = []
+    if plan.weights_bytes is not None and plan.disk_bytes is not None:
+        parts.append(f"weights {plan.weights_bytes / 1e9:.1f} GB, volume {plan.disk_bytes / 1e9:.1f} GB")
+    if plan.download_seconds is not None and plan.load_seconds is not None:
+        parts.append(f"download {duration(plan.download_seconds)}, load {duration(plan.load_seconds)}")
+    if plan.cost_per_hour_usd is not None:
+        more = f" for all {request.paid_nodes} nodes" if request.paid_nodes not in (None, request.nodes) else ""
+        parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
+    if parts:
+        yield "logistics", "; ".join(parts)
+
+
+def _range(ends: tuple[float, float]) -> str:
+    low, high = sorted(ends)
+    return f"{low:.1f} to {high:.1f}" if low != high else f"{low:.2f}"
+
+
+def _painted(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

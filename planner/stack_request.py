@@ -1,0 +1,69 @@
+"""The question that a stack puts to the planner.
+
+The one place where the names of a stack file become those of a request.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from config.bandwidth import bytes_per_second
+from config.quantity import quantity_bytes
+from config.stack.file import read_stack_file, stack_file
+from config.stack.sections import EngineName, StackConfig
+from config.stack.weights import WeightsLock, read_lock
+from engines.request import DEFAULT_STAGING_BYTES_PER_SECOND, FitRequest
+
+
+def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
+    """The request of `Pulumi.<name>.yaml` in the folder of the program, with its lock file if it names one.
+
+    Raises config.errors.StackError.
+    """
+    stack = read_stack_file(stack_file(name, program))
+    lock = read_lock(program / stack.stage.lock, stack.model) if stack.stage.lock else None
+    return request_of_stack(stack, lock)
+
+
+def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest:
+    """All that a stack says about model, hardware and engine; the lock's bytes where there is one.
+
+    Of several replicas it asks for one, on its share of the nodes, and for the cost of all nodes.
+    """
+    nodes, model, weights, stage, engine = stack.nodes, stack.model, stack.weights, stack.stage, stack.engine
+    bandwidth = bytes_per_second(stage.bandwidth) if stage.bandwidth else DEFAULT_STAGING_BYTES_PER_SECOND
+    return FitRequest(
+        model=model.repository,
+        weights_bytes=lock.total_bytes if lock else None,
+        include=tuple(model.include),
+        gpu=nodes.gpu,
+        nodes=max(1, len(nodes.names) // engine.replicas),
+        gpus_per_node=nodes.gpus_per_node,
+        fabric=nodes.fabric.kind if nodes.fabric else None,
+        driver=nodes.driver,
+        usd_per_gpu_hour=nodes.usd_per_gpu_hour,
+        paid_nodes=len(nodes.names) or None,
+        host_memory_bytes=quantity_bytes(engine.memory) if engine.memory else None,
+        engine="vllm" if engine.name is EngineName.VLLM else "llama.cpp",
+        engine_version=engine.version,
+        tensor_parallel=engine.tensor_parallel,
+        pipeline_parallel=engine.pipeline_parallel,
+        data_parallel=engine.data_parallel,
+        expert_parallel=engine.expert_parallel,
+        decode_context_parallel=engine.decode_context_parallel,
+        max_model_len=engine.max_model_len,
+        max_num_seqs=engine.max_num_seqs,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        kv_cache_dtype=engine.kv_cache_dtype,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        block_size=engine.block_size,
+        quantization=engine.quantization,
+        mm_encoder_tp_mode=engine.mm_encoder_tp_mode,
+        language_model_only=engine.language_model_only,
+        enable_prefix_caching=engine.enable_prefix_caching,
+        expert_offload=engine.expert_offload,
+        extra_args=tuple(engine.extra_args),
+        keep_revisions=weights.keep_revisions,
+        volume_bytes=quantity_bytes(weights.size) if weights.size else None,
+        staging_bytes_per_second=bandwidth,
+    )
