@@ -21,22 +21,41 @@ STACK_FILES = {
 FOLDER = Path(__file__).parent
 
 
-@pytest.mark.parametrize("mode", ["preview", "up"])
+@pytest.mark.parametrize("mode", ["up", "preview"])
 @pytest.mark.parametrize("stack", STACK_FILES)
 def test_the_program_registers_what_was_reviewed(
     stack: str, mode: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
     sections = read_sections(STACK_FILES[stack])
     rendered = _text(run_program(monkeypatch, stack, preview=mode == "preview", sections=sections))
-    golden = FOLDER / f"{stack}.{mode}.json"
     if pytestconfig.getoption("--regenerate-golden"):
-        golden.write_text(rendered)
+        _store(stack, mode, rendered)
+    golden = _golden(stack, mode)
     assert golden.exists(), f"no golden file for stack {stack}: run with --regenerate-golden and review it"
     assert rendered == golden.read_text(), f"stack {stack} changed: review it with --regenerate-golden"
 
 
 def test_no_golden_file_is_left_of_a_stack_that_is_gone() -> None:
     assert {file.name.split(".")[0] for file in FOLDER.glob("*.json")} == set(STACK_FILES)
+
+
+def test_a_preview_that_equals_the_update_is_not_stored() -> None:
+    for preview in FOLDER.glob("*.preview.json"):
+        assert preview.read_text() != _golden(preview.name.split(".")[0], "up").read_text(), f"delete {preview.name}"
+
+
+def _golden(stack: str, mode: str) -> Path:
+    """What a run must equal: a preview has a file of its own only where it differs from the update."""
+    own = FOLDER / f"{stack}.{mode}.json"
+    return own if own.exists() else FOLDER / f"{stack}.up.json"
+
+
+def _store(stack: str, mode: str, rendered: str) -> None:
+    own = FOLDER / f"{stack}.{mode}.json"
+    if mode == "preview" and rendered == _golden(stack, "up").read_text():
+        own.unlink(missing_ok=True)
+    else:
+        own.write_text(rendered)
 
 
 def _text(recording: Recording) -> str:
