@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -40,6 +40,11 @@ demo: $(READY) ## a model really answers, on the lab or with CONTEXT= on your ow
 
 demo-down: $(READY) ## remove what the demo made
 	@$(BIN)/python -m lab.demo --down $(if $(CONTEXT),--context "$(CONTEXT)")
+
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
+lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; newer releases with UPGRADE=--upgrade
+	@$(UV_COMPILE) $(UPGRADE) --custom-compile-command "make lock" pyproject.toml --group dev -o requirements.lock
+	@$(UV_COMPILE) $(UPGRADE) --no-header stager/requirements.in -o stager/requirements.txt
 
 schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stack files
 	@$(BIN)/python -m config.stack.schema

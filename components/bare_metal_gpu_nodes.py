@@ -44,7 +44,6 @@ class BareMetalGpuNodes(pulumi.ComponentResource):
             hostnames=tuple(nodes.names),
             taints=tuple(nodes.taints),
             gpu_resource=GPU_RESOURCE if nodes.gpu else None,
-            gpus_per_node=nodes.gpus_per_node,
             fabric=nodes.fabric,
             nvme_path=nodes.nvme_path,
         )

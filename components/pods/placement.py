@@ -28,8 +28,6 @@ class Placement:
     """Taints of the nodes, which pods must tolerate."""
     gpu_resource: str | None = None
     """Extended resource under which a pod asks for GPUs; None: there are none."""
-    gpus_per_node: int = 0
-    """GPUs of each node that a stack may take."""
     fabric: Fabric | None = None
     """Network between the GPUs of different nodes; None: there is none."""
     nvme_path: str | None = None

@@ -1,7 +1,7 @@
-"""Headers of GGUF files: what llama.cpp's memory depends on, without reading a weight.
+"""Metadata of GGUF files: what llama.cpp's memory depends on, without reading a weight.
 
-The format is https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: metadata as typed key-value pairs, then name,
-dimensions and type of every tensor.
+The format is https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: metadata as typed key-value pairs come first.
+The list of tensors that follows is not read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, BinaryIO
 
 MAGIC = b"GGUF"
@@ -18,20 +17,8 @@ MAGIC = b"GGUF"
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
 
-# Weights per block and bytes per block of ggml's types (ggml/src/ggml.c, type_traits).
-_TYPES = {
-    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40),
-    10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
-    16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82),
-    23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2),
-    34: (256, 54), 35: (256, 66), 39: (32, 17),
-}  # fmt: skip
-
-
 _MOST_BYTES = 256 * 2**20
 """Of one string or array. A tokenizer's tables take tens of megabytes; more is a length that was misread."""
-_MOST_DIMENSIONS = 4
-"""GGML_MAX_DIMS (ggml/include/ggml.h)."""
 
 
 class GgufError(ValueError):
@@ -47,10 +34,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """Metadata and tensors of one file."""
+    """Metadata of one file."""
 
     metadata: Mapping[str, Any]
-    tensor_bytes: Mapping[str, int]
 
     @property
     def architecture(self) -> str:
@@ -101,24 +87,14 @@ def read_gguf(file: BinaryIO) -> GgufHeader:
     """The header at the start of an open file. Raises GgufError."""
     if file.read(4) != MAGIC:
         raise GgufError("it does not begin with the letters GGUF")
-    version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
+    version, _, pairs = struct.unpack("<IQQ", _exactly(file, 20))
     if version not in (2, 3):
         raise GgufError(f"its version is {version}: expected 2 or 3")
     metadata = {}
     for _ in range(pairs):
         key = _string(file)
         metadata[key] = _value(file, _scalar(file, 4))
-    sizes = {}
-    for _ in range(tensors):
-        name = _string(file)
-        dimensions = [_scalar(file, 10) for _ in range(_dimensions(file, name))]
-        kind = _scalar(file, 4)
-        _scalar(file, 10)
-        if kind not in _TYPES:
-            raise GgufError(f"tensor {name} has the type {kind}, which is not known")
-        weights, size = _TYPES[kind]
-        sizes[name] = prod(dimensions) * size // weights
-    return GgufHeader(metadata, sizes)
+    return GgufHeader(metadata)
 
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
@@ -128,13 +104,6 @@ def shard_of(name: str) -> tuple[int, int]:
     """Number and count of a file's shard by its name; (1, 1) for a file of its own."""
     match = _SHARD.search(name)
     return (int(match[1]), int(match[2])) if match else (1, 1)
-
-
-def _dimensions(file: BinaryIO, name: str) -> int:
-    count: int = _scalar(file, 4)
-    if count > _MOST_DIMENSIONS:
-        raise GgufError(f"tensor {name} has {count} dimensions: expected at most {_MOST_DIMENSIONS}")
-    return count
 
 
 def _exactly(file: BinaryIO, count: int) -> bytes:

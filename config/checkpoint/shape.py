@@ -127,7 +127,6 @@ class Shape:
     tied_embeddings: bool
     dense_width: int
     max_context: int
-    dtype_bytes: int
     attention: LatentAttention | GroupedAttention | None
     linear: LinearAttention | None
     layer_kinds: tuple[str, ...]
@@ -173,7 +172,6 @@ def read_shape(config: Config) -> Shape:
         tied_embeddings=bool(text.get("tie_word_embeddings", False)),
         dense_width=text.get("intermediate_size") or 0,
         max_context=text.get("max_position_embeddings") or 0,
-        dtype_bytes=4 if (text.get("dtype") or text.get("torch_dtype")) == "float32" else 2,
         attention=attention,
         linear=_linear(text),
         layer_kinds=kinds,

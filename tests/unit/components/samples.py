@@ -21,7 +21,6 @@ H200 = Placement(
     hostnames=["h200-0"],
     taints=[Taint(key=GPU_RESOURCE, effect=TaintEffect.NO_SCHEDULE)],
     gpu_resource=GPU_RESOURCE,
-    gpus_per_node=8,
     nvme_path="/mnt/nvme",
 )
 ANYWHERE = Placement()

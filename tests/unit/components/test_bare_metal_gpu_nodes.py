@@ -40,7 +40,6 @@ def test_the_placement_leads_pods_to_the_labelled_nodes_with_all_that_is_known_o
         hostnames=("h200-1", "h200-0"),
         taints=(Taint(key="nvidia.com/gpu"),),
         gpu_resource="nvidia.com/gpu",
-        gpus_per_node=8,
         fabric=H200S.fabric,
         nvme_path="/mnt/nvme",
     )

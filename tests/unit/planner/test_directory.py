@@ -175,12 +175,11 @@ def test_a_gguf_directory_is_planned_for_llama_cpp(tmp_path: Path) -> None:
     assert planned.per_gpu.kv_bytes_per_token == 1024
 
 
-def test_gguf_metadata_and_tensor_sizes_are_read(tmp_path: Path) -> None:
+def test_gguf_metadata_is_read(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf")
     with (tmp_path / "tiny.gguf").open("rb") as file:
         header = read_gguf(file)
     assert header.config()["vocab_size"] == 512
-    assert header.tensor_bytes == {"token_embd.weight": 512 * 144, "output_norm.weight": 1024}
 
 
 def test_a_latent_gguf_says_so_by_its_own_key_length(tmp_path: Path) -> None:
@@ -219,10 +218,6 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
     ("body", "sentence"),
     [
         (struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 2**60), "a field of 1,152,921,504,606,846,976 bytes"),
-        (
-            struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 2**31),
-            "2147483648 dimensions",
-        ),
         (struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1), "array of arrays"),
     ],
 )
