@@ -17,7 +17,7 @@ from signal import SIG_DFL, SIGPIPE, signal
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
 from config.checkpoint.directory import DirectoryError
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from engines.request import FitRequest
 from planner.command_line import flag, parser
 from planner.faults import faults
@@ -75,7 +75,7 @@ def _explain(options: Namespace) -> int:
 
 
 def _show(options: Namespace) -> int:
-    print(show(find_subject(options.model)) if options.model else list_models())
+    print(show(find_model(options.model)) if options.model else list_models())
     return 0
 
 
@@ -167,7 +167,7 @@ def _of_stack(name: str, given: list[str]) -> FitRequest:
 
 def _engine(model: str, include: tuple[str, ...]) -> str:
     if Path(model).is_dir():
-        return "llama.cpp" if find_subject(model).is_gguf else "vllm"
+        return "llama.cpp" if find_model(model).is_gguf else "vllm"
     try:
         return "llama.cpp" if find_checkpoint(model, include)[1].format == "gguf" else "vllm"
     except NotInCatalogueError:

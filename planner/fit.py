@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from config.catalogue import NotInCatalogueError, find_gpu
 from config.checkpoint.directory import DirectoryError
-from config.checkpoint.model_spec import Subject, find_subject
+from config.checkpoint.model_spec import ModelSpec, find_model
 from engines.llama_cpp.plan import plan_llama_cpp, requested_llama_arguments
 from engines.logistics import with_logistics
 from engines.plan import Host, PerGpu, Plan, Problem
@@ -44,22 +44,22 @@ def plan_only(request: FitRequest) -> Plan:
     if found := faults(request):
         return Plan(verdict="rejected", problems=problems_of_faults(found))
     try:
-        subject = find_subject(request.model, request.include)
+        model = find_model(request.model, request.include)
     except NotInCatalogueError as error:
         fix = "Add it with `python -m config add`, give its directory, or correct the name."
         return _not_planned(request, Problem("model_not_in_catalogue", str(error), fix))
     except DirectoryError as error:
         return _not_planned(request, Problem("directory_not_readable", str(error), "Correct the directory."))
-    return _planned(request, subject)
+    return _planned(request, model)
 
 
-def _planned(request: FitRequest, subject: Subject) -> Plan:
-    if request.engine == "llama.cpp" or subject.is_gguf:
-        return plan_llama_cpp(request, subject)
+def _planned(request: FitRequest, model: ModelSpec) -> Plan:
+    if request.engine == "llama.cpp" or model.is_gguf:
+        return plan_llama_cpp(request, model)
     if request.gpu is None:
         problem = Problem("gpu_needed", f"{request.engine} serves from GPUs: none is given.", "Name a GPU.")
         return replace(_not_planned(request, problem), verdict="rejected")
-    return plan_vllm(resolve(request, subject, find_gpu(request.gpu)))
+    return plan_vllm(resolve(request, model, find_gpu(request.gpu)))
 
 
 def _not_planned(request: FitRequest, problem: Problem) -> Plan:

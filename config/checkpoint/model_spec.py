@@ -17,10 +17,10 @@ from config.checkpoint.tensors import Place, TensorGroup, derived_groups, measur
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ModelSpec:
     """A checkpoint that can be planned."""
 
-    model: Model
+    family: Model
     checkpoint: Checkpoint
     shape: Shape
     quantization: Quantization
@@ -38,7 +38,7 @@ class Subject:
 
     @property
     def serving(self) -> Serving:
-        return self.model.serving
+        return self.family.serving
 
     @property
     def is_gguf(self) -> bool:
@@ -74,7 +74,7 @@ class Subject:
         """Whether some of its weights are stored in a scheme whose name begins so."""
         return any(found.name.startswith(scheme) for _, found in self.quantization.schemes)
 
-    def without_vision(self) -> Subject:
+    def without_vision(self) -> ModelSpec:
         """The language model alone."""
         return replace(
             self,
@@ -82,29 +82,29 @@ class Subject:
             groups=tuple(group for group in self.groups if group.place is not Place.VISION),
         )
 
-    def quantized_online(self) -> Subject:
+    def quantized_online(self) -> ModelSpec:
         """An unquantised checkpoint whose linear layers the engine turns into fp8 while loading."""
         quantization = Quantization(method="fp8", schemes=((None, FP8),))
         return replace(self, quantization=quantization, groups=derived_groups(self.shape, quantization))
 
 
-def find_subject(name: str, include: tuple[str, ...] = ()) -> Subject:
-    """The subject of a name, a repository or a directory.
+def find_model(name: str, include: tuple[str, ...] = ()) -> ModelSpec:
+    """The model of a name, a repository or a directory.
 
     Raises NotInCatalogueError, or DirectoryError for a directory that cannot be read.
     """
     if Path(name).is_dir():
-        return _subject(*read_directory(Path(name)))
+        return _model_spec(*read_directory(Path(name)))
     return _of_catalogue(name, include)
 
 
 @cache
-def _of_catalogue(name: str, include: tuple[str, ...]) -> Subject:
-    return _subject(*find_checkpoint(name, include))
+def _of_catalogue(name: str, include: tuple[str, ...]) -> ModelSpec:
+    return _model_spec(*find_checkpoint(name, include))
 
 
-def _subject(model: Model, checkpoint: Checkpoint) -> Subject:
-    shape = read_shape(model.config)
+def _model_spec(family: Model, checkpoint: Checkpoint) -> ModelSpec:
+    shape = read_shape(family.config)
     if checkpoint.max_context:
         shape = replace(shape, max_context=checkpoint.max_context)
     quantization = read_quantization(checkpoint.quantization_config)
@@ -119,6 +119,6 @@ def _subject(model: Model, checkpoint: Checkpoint) -> Subject:
     elif shape.derivable and not unknown and checkpoint.format != "gguf":
         groups = derived_groups(shape, quantization)
     elif not unknown and checkpoint.format != "gguf":
-        kind = model.config.get("model_type")
+        kind = family.config.get("model_type")
         unknown.append(f"the tensors of model type {kind!r}: they need the headers of its safetensors files")
-    return Subject(model, checkpoint, shape, quantization, groups, tuple(unknown), bool(checkpoint.tensors))
+    return ModelSpec(family, checkpoint, shape, quantization, groups, tuple(unknown), bool(checkpoint.tensors))

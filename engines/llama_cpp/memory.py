@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from config.catalogue import Gpu
-from config.checkpoint.model_spec import Subject
+from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.quantization import UNQUANTIZED
 from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 from config.checkpoint.tensors import derived_groups
@@ -32,11 +32,11 @@ CACHE_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 
 
 
 @dataclass(frozen=True, slots=True)
-class GgufCase:
+class GgufRequest:
     """A GGUF model whose shape and size are known, on GPUs or on the processor."""
 
     request: FitRequest
-    subject: Subject
+    model: ModelSpec
     gpu: Gpu | None
     weights: int
     """Bytes of the files."""
@@ -58,9 +58,9 @@ class GgufCase:
     @property
     def longest_of_model(self) -> int:
         """Tokens of all slots at the model's own maximum."""
-        return self.subject.shape.max_context * self.slots
+        return self.model.shape.max_context * self.slots
 
-    def with_experts_on_gpus(self) -> GgufCase:
+    def with_experts_on_gpus(self) -> GgufRequest:
         """The same without expert offload."""
         return replace(self, request=replace(self.request, expert_offload=False))
 
@@ -106,51 +106,51 @@ def compute_buffer(shape: Shape, context_per_slot: int, *, flash: bool) -> float
     return float(buffer if flash else buffer + 2 * 4 * _UBATCH * shape.heads * context_per_slot)
 
 
-def device_need(case: GgufCase, context: int) -> Need:
+def device_need(resolved: GgufRequest, context: int) -> Need:
     """What the fullest device must hold for a context over all slots."""
-    shape = case.subject.shape
-    share = layers_on_device(case) / (shape.layers + 1)
-    held = _held_on_gpus(case) if case.gpu else case.weights
-    fixed = _CONTEXT_BYTES if case.gpu else 0
-    buffer = compute_buffer(shape, ceil(context / case.slots), flash=True)
+    shape = resolved.model.shape
+    share = layers_on_device(resolved) / (shape.layers + 1)
+    held = _held_on_gpus(resolved) if resolved.gpu else resolved.weights
+    fixed = _CONTEXT_BYTES if resolved.gpu else 0
+    buffer = compute_buffer(shape, ceil(context / resolved.slots), flash=True)
     return Need(
         weights=held * share,
-        cache=cache_bytes_per_token(shape, case.cache_type) * context * share,
+        cache=cache_bytes_per_token(shape, resolved.cache_type) * context * share,
         compute_likely=buffer + fixed,
         compute_worst=2 * (buffer + fixed),
     )
 
 
-def layers_on_device(case: GgufCase) -> int:
+def layers_on_device(resolved: GgufRequest) -> int:
     """Layers on the fullest device; the output counts as one more layer."""
-    return ceil((case.subject.shape.layers + 1) / case.devices)
+    return ceil((resolved.model.shape.layers + 1) / resolved.devices)
 
 
-def _held_on_gpus(case: GgufCase) -> int:
+def _held_on_gpus(resolved: GgufRequest) -> int:
     """Bytes of weights on the GPUs: all, or what is left when the experts go, which is 16 bits per weight at most."""
-    shape = case.subject.shape
-    if not case.request.expert_offload or shape.experts is None or not shape.derivable:
-        return case.weights
+    shape = resolved.model.shape
+    if not resolved.request.expert_offload or shape.experts is None or not shape.derivable:
+        return resolved.weights
     others = [group for group in derived_groups(shape, UNQUANTIZED) if group.group != "routed_experts"]
-    return min(case.weights, sum(group.bytes for group in others))
+    return min(resolved.weights, sum(group.bytes for group in others))
 
 
-def planned_context(case: GgufCase) -> int:
+def planned_context(resolved: GgufRequest) -> int:
     """The context to serve, over all slots: as asked for, else the longest that surely fits."""
-    if case.request.max_model_len:
-        return case.request.max_model_len
-    if case.gpu is None:
-        return min(case.subject.shape.max_context, _CPU_CONTEXT)
-    return longest_context(case) or case.longest_of_model
+    if resolved.request.max_model_len:
+        return resolved.request.max_model_len
+    if resolved.gpu is None:
+        return min(resolved.model.shape.max_context, _CPU_CONTEXT)
+    return longest_context(resolved) or resolved.longest_of_model
 
 
-def longest_context(case: GgufCase) -> int:
+def longest_context(resolved: GgufRequest) -> int:
     """The longest context, at most the model's in each slot, that surely fits; 0: none."""
-    most = case.longest_of_model
-    if case.gpu is None or not most:
+    most = resolved.longest_of_model
+    if resolved.gpu is None or not most:
         return most
-    empty, whole = device_need(case, 0).worst, device_need(case, most).worst
-    left = (case.gpu.memory_bytes or 0) - empty
+    empty, whole = device_need(resolved, 0).worst, device_need(resolved, most).worst
+    left = (resolved.gpu.memory_bytes or 0) - empty
     if left <= 0:
         return 0
     per_token = (whole - empty) / most

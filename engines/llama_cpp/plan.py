@@ -7,12 +7,12 @@ on the GPUs that is said to be needless and slow.
 from __future__ import annotations
 
 from config.catalogue import engines, find_gpu
-from config.checkpoint.model_spec import Subject
+from config.checkpoint.model_spec import ModelSpec
 from engines.finding import Finding
 from engines.llama_cpp.memory import (
     CACHE_BYTES,
     GIB,
-    GgufCase,
+    GgufRequest,
     cache_bytes_per_token,
     device_need,
     layers_on_device,
@@ -33,10 +33,10 @@ _ALL_LAYERS = "999"
 """More layers than any model has: every build takes a number, while the meaning of -1 has changed."""
 
 
-def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
+def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     """The plan of a GGUF model."""
-    weights = request.weights_bytes or subject.staged_bytes
-    findings = [*check_gguf_request(request, subject, weights), *check_unused(request)]
+    weights = request.weights_bytes or model.staged_bytes
+    findings = [*check_gguf_request(request, model, weights), *check_unused(request)]
     findings += check_arguments("llama.cpp", request.extra_args)
     if request.gpu:
         version = request.engine_version or engines()["llama.cpp"]["default_version"]
@@ -44,22 +44,22 @@ def plan_llama_cpp(request: FitRequest, subject: Subject) -> Plan:
     if weights is not None:
         findings += check_disk(request, weights)
         findings += check_host(request, 1, load_seconds(request, weights))
-    case = _case(request, subject, weights)
-    if case is None:
+    resolved = _case(request, model, weights)
+    if resolved is None:
         plan = _without_memory(request, findings)
     else:
-        context = planned_context(case)
-        findings += check_gguf_memory(case, context)
-        plan = _plan(case, findings, context)
+        context = planned_context(resolved)
+        findings += check_gguf_memory(resolved, context)
+        plan = _plan(resolved, findings, context)
     return with_logistics(plan, request, weights)
 
 
-def _case(request: FitRequest, subject: Subject, weights: int | None) -> GgufCase | None:
-    """The case of a request whose memory can be worked out."""
-    if weights is None or subject.unknown or not subject.is_gguf:
+def _case(request: FitRequest, model: ModelSpec, weights: int | None) -> GgufRequest | None:
+    """The request resolved, where its memory can be worked out."""
+    if weights is None or model.unknown or not model.is_gguf:
         return None
-    case = GgufCase(request, subject, find_gpu(request.gpu) if request.gpu else None, weights)
-    return case if case.cache_type in CACHE_BYTES else None
+    resolved = GgufRequest(request, model, find_gpu(request.gpu) if request.gpu else None, weights)
+    return resolved if resolved.cache_type in CACHE_BYTES else None
 
 
 def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
@@ -72,29 +72,29 @@ def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
     )
 
 
-def _plan(case: GgufCase, findings: list[Finding], context: int) -> Plan:
-    need = device_need(case, context)
-    memory = case.gpu.memory_bytes if case.gpu else case.request.host_memory_bytes
+def _plan(resolved: GgufRequest, findings: list[Finding], context: int) -> Plan:
+    need = device_need(resolved, context)
+    memory = resolved.gpu.memory_bytes if resolved.gpu else resolved.request.host_memory_bytes
     return Plan(
         verdict=judge(findings, tight=memory is not None and need.worst > memory),
         problems=problems_of(findings),
         warnings=warnings_of(findings),
-        layout=Layout(pp=case.devices),
-        per_gpu=_per_gpu(case, context) if case.gpu else None,
-        kv_tokens=_kv_tokens(case, context),
-        max_context=longest_context(case),
-        engine_args=llama_arguments(case.request, context, case.slots),
-        host=Host(memory_bytes=_host_memory(case, context)),
+        layout=Layout(pp=resolved.devices),
+        per_gpu=_per_gpu(resolved, context) if resolved.gpu else None,
+        kv_tokens=_kv_tokens(resolved, context),
+        max_context=longest_context(resolved),
+        engine_args=llama_arguments(resolved.request, context, resolved.slots),
+        host=Host(memory_bytes=_host_memory(resolved, context)),
     )
 
 
-def _per_gpu(case: GgufCase, context: int) -> PerGpu:
+def _per_gpu(resolved: GgufRequest, context: int) -> PerGpu:
     """The fullest GPU; without known memory, what it must hold."""
-    need, memory = device_need(case, context), case.gpu.memory_bytes if case.gpu else None
-    per_token = _bytes_per_token(case)
+    need, memory = device_need(resolved, context), resolved.gpu.memory_bytes if resolved.gpu else None
+    per_token = _bytes_per_token(resolved)
     if memory is None:
         return PerGpu(None, round(need.weights / GIB, 2), None, None, per_token)
-    worst, likely = _left(case, context, memory)
+    worst, likely = _left(resolved, context, memory)
     return PerGpu(
         budget_gib=round(memory / GIB, 2),
         weights_gib=round(need.weights / GIB, 2),
@@ -104,34 +104,34 @@ def _per_gpu(case: GgufCase, context: int) -> PerGpu:
     )
 
 
-def _left(case: GgufCase, context: int, memory: int) -> tuple[float, float]:
+def _left(resolved: GgufRequest, context: int, memory: int) -> tuple[float, float]:
     """Bytes left for the cache: [worst, likely]."""
-    need = device_need(case, context)
+    need = device_need(resolved, context)
     left = memory - need.weights
     return max(0.0, left - need.compute_worst), max(0.0, left - need.compute_likely)
 
 
-def _bytes_per_token(case: GgufCase) -> int:
+def _bytes_per_token(resolved: GgufRequest) -> int:
     """What a token costs on the fullest GPU."""
-    shape = case.subject.shape
-    return cache_bytes_per_token(shape, case.cache_type) * layers_on_device(case) // (shape.layers + 1)
+    shape = resolved.model.shape
+    return cache_bytes_per_token(shape, resolved.cache_type) * layers_on_device(resolved) // (shape.layers + 1)
 
 
-def _kv_tokens(case: GgufCase, context: int) -> tuple[int, int] | None:
+def _kv_tokens(resolved: GgufRequest, context: int) -> tuple[int, int] | None:
     """llama.cpp allocates the context that it is told; on GPUs, what there would be room for."""
-    if case.gpu is None:
+    if resolved.gpu is None:
         return context, context
-    if case.gpu.memory_bytes is None:
+    if resolved.gpu.memory_bytes is None:
         return None
-    worst, likely = _left(case, context, case.gpu.memory_bytes)
-    return int(worst // _bytes_per_token(case)), int(likely // _bytes_per_token(case))
+    worst, likely = _left(resolved, context, resolved.gpu.memory_bytes)
+    return int(worst // _bytes_per_token(resolved)), int(likely // _bytes_per_token(resolved))
 
 
-def _host_memory(case: GgufCase, context: int) -> int:
+def _host_memory(resolved: GgufRequest, context: int) -> int:
     """Memory of the container: what is not on GPUs, and the server itself."""
-    if case.gpu is None:
-        return round(device_need(case, context).worst) + GIB
-    return case.weights + BASE_MEMORY if case.request.expert_offload else BASE_MEMORY
+    if resolved.gpu is None:
+        return round(device_need(resolved, context).worst) + GIB
+    return resolved.weights + BASE_MEMORY if resolved.request.expert_offload else BASE_MEMORY
 
 
 def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:

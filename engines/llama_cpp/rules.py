@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from math import ceil
 
 from config.catalogue import Checkpoint, Gguf, Gpu
-from config.checkpoint.model_spec import Subject
+from config.checkpoint.model_spec import ModelSpec
 from engines.finding import Finding, rejected, unknown, warning
-from engines.llama_cpp.memory import CACHE_BYTES, GIB, GgufCase, device_need
+from engines.llama_cpp.memory import CACHE_BYTES, GIB, GgufRequest, device_need
 from engines.request import FitRequest
 from engines.rules.included import stages
 
 
-def check_gguf_request(request: FitRequest, subject: Subject, weights: int | None) -> Iterator[Finding]:
+def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> Iterator[Finding]:
     """Findings about what is asked for, whatever the memory."""
-    yield from _engine(request, subject)
+    yield from _engine(request, model)
     if request.nodes > 1:
         fix = "Use one node, or vLLM over several."
         yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
@@ -24,32 +24,32 @@ def check_gguf_request(request: FitRequest, subject: Subject, weights: int | Non
     if dtype is not None and dtype not in CACHE_BYTES:
         expected = ", ".join(CACHE_BYTES)
         yield rejected("cache_type_not_known", f"kv_cache_dtype {dtype!r}: expected {expected}.", "Correct it.")
-    if subject.checkpoint.gguf and request.include:
-        yield from _staged_set(subject, subject.checkpoint.gguf, request.include)
-    for what in subject.unknown:
-        message = f"{subject.name}: the planner does not know {what}."
+    if model.checkpoint.gguf and request.include:
+        yield from _staged_set(model, model.checkpoint.gguf, request.include)
+    for what in model.unknown:
+        message = f"{model.name}: the planner does not know {what}."
         yield unknown("model_not_known", message, "Measure it on the machine itself.")
     if weights is None:
-        yield unknown("weights_not_known", f"The size of {subject.name} is not known.", "Name a lock file.")
+        yield unknown("weights_not_known", f"The size of {model.name} is not known.", "Name a lock file.")
 
 
-def _engine(request: FitRequest, subject: Subject) -> Iterator[Finding]:
-    if not subject.is_gguf:
-        message = f"{subject.name} is {subject.checkpoint.format}, and llama.cpp reads GGUF files."
+def _engine(request: FitRequest, model: ModelSpec) -> Iterator[Finding]:
+    if not model.is_gguf:
+        message = f"{model.name} is {model.checkpoint.format}, and llama.cpp reads GGUF files."
         yield rejected("not_gguf", message, "Use vLLM, or a GGUF conversion.")
     elif request.engine != "llama.cpp":
-        yield rejected("gguf_needs_llama_cpp", f"{subject.name} is GGUF.", "Set the engine to llama.cpp.")
+        yield rejected("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
 
 
-def _staged_set(subject: Subject, gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
+def _staged_set(model: ModelSpec, gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
     """Patterns that stage no known set of shards, or a part of one (github.com/ggml-org/llama.cpp/issues/15164)."""
     names = [re.sub("-00001-of-", f"-{number:05}-of-", gguf.first_shard) for number in range(1, gguf.shards + 1)]
     missing = [name for name in names if not stages(include, name)]
     if len(missing) == len(names):
-        others = sorted({other.gguf.pattern for other in _siblings(subject) if other.gguf})
+        others = sorted({other.gguf.pattern for other in _siblings(model) if other.gguf})
         yield rejected(
             "nothing_included",
-            f"The include patterns {', '.join(include)} stage no quantisation of {subject.checkpoint.repository} that "
+            f"The include patterns {', '.join(include)} stage no quantisation of {model.checkpoint.repository} that "
             "the catalogue knows.",
             f"Use {' or '.join(others)}, or add another one with `python -m config add`.",
         )
@@ -62,44 +62,45 @@ def _staged_set(subject: Subject, gguf: Gguf, include: tuple[str, ...]) -> Itera
         )
 
 
-def _siblings(subject: Subject) -> list[Checkpoint]:
-    repository = subject.checkpoint.repository
-    return [checkpoint for checkpoint in subject.model.checkpoints if checkpoint.repository == repository]
+def _siblings(model: ModelSpec) -> list[Checkpoint]:
+    repository = model.checkpoint.repository
+    return [checkpoint for checkpoint in model.family.checkpoints if checkpoint.repository == repository]
 
 
-def check_gguf_memory(case: GgufCase, context: int) -> Iterator[Finding]:
+def check_gguf_memory(resolved: GgufRequest, context: int) -> Iterator[Finding]:
     """Findings about weights, cache and context."""
-    if case.longest_of_model and context > case.longest_of_model:
+    if resolved.longest_of_model and context > resolved.longest_of_model:
         yield rejected(
             "context_beyond_model",
-            f"max_model_len {context:,} over {case.slots} slots is beyond the {case.subject.shape.max_context:,} "
-            f"tokens of {case.subject.name}.",
-            f"Set max_model_len to {case.longest_of_model} or less.",
+            f"max_model_len {context:,} over {resolved.slots} slots is beyond the {resolved.model.shape.max_context:,} "
+            f"tokens of {resolved.model.name}.",
+            f"Set max_model_len to {resolved.longest_of_model} or less.",
         )
-    if context < case.slots:
-        text = (
-            f"max_model_len {context:,} is divided among {case.slots:,} slots (max_num_seqs): not one token for each."
-        )
+    if context < resolved.slots:
+        slots = f"{resolved.slots:,} slots (max_num_seqs)"
+        text = f"max_model_len {context:,} is divided among {slots}: not one token for each."
         yield rejected("context_below_slots", text, "Ask for the tokens of all slots together.")
-    if case.gpu is None:
-        yield from _host_holds(case, context)
-    elif case.gpu.memory_bytes is None:
-        yield unknown("gpu_memory_not_known", f"The memory of {case.gpu.title} is in no public log.", "Name another.")
+    if resolved.gpu is None:
+        yield from _host_holds(resolved, context)
+    elif resolved.gpu.memory_bytes is None:
+        yield unknown(
+            "gpu_memory_not_known", f"The memory of {resolved.gpu.title} is in no public log.", "Name another."
+        )
     else:
-        yield from _gpus_hold(case, case.gpu, case.gpu.memory_bytes, context)
+        yield from _gpus_hold(resolved, resolved.gpu, resolved.gpu.memory_bytes, context)
 
 
-def _gpus_hold(case: GgufCase, gpu: Gpu, memory: int, context: int) -> Iterator[Finding]:
-    need = device_need(case, context)
+def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> Iterator[Finding]:
+    need = device_need(resolved, context)
     if need.likely > memory:
         yield rejected(
             "weights_do_not_fit" if need.weights > memory else "context_does_not_fit",
             f"{need.weights / GIB:.1f} GiB of weights and {need.cache / GIB:.1f} of KV cache for {context:,} tokens on "
-            f"the fullest of {case.devices} GPUs, and {gpu.title} has {memory / GIB:.1f} GiB.",
+            f"the fullest of {resolved.devices} GPUs, and {gpu.title} has {memory / GIB:.1f} GiB.",
         )
-    if not case.request.expert_offload and not any("exps" in argument for argument in case.request.extra_args):
+    if not resolved.request.expert_offload and not any("exps" in argument for argument in resolved.request.extra_args):
         return
-    whole = device_need(case.with_experts_on_gpus(), context)
+    whole = device_need(resolved.with_experts_on_gpus(), context)
     if whole.worst <= memory:
         yield warning(
             "expert_offload_not_needed",
@@ -110,8 +111,8 @@ def _gpus_hold(case: GgufCase, gpu: Gpu, memory: int, context: int) -> Iterator[
         yield warning("expert_offload_slow", "The experts go to host memory: every token waits for the processor.")
 
 
-def _host_holds(case: GgufCase, context: int) -> Iterator[Finding]:
-    need, given = device_need(case, context), case.request.host_memory_bytes
+def _host_holds(resolved: GgufRequest, context: int) -> Iterator[Finding]:
+    need, given = device_need(resolved, context), resolved.request.host_memory_bytes
     if given is not None and need.likely > given:
         yield rejected(
             "host_memory_too_small",

@@ -9,20 +9,20 @@ from __future__ import annotations
 from config.catalogue import Serving
 from engines.plan import Layout
 from engines.request import FitRequest
-from engines.vllm.resolved_request import Case
+from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.rules.formats import needs_weight_only_experts
 
 
-def vllm_arguments(case: Case, context: int) -> tuple[str, ...]:
-    """Arguments of a planned case."""
-    arguments = [*layout_arguments(case.layout, expert_parallel=case.request.expert_parallel)]
+def vllm_arguments(resolved: ResolvedRequest, context: int) -> tuple[str, ...]:
+    """Arguments of a resolved request."""
+    arguments = [*layout_arguments(resolved.layout, expert_parallel=resolved.request.expert_parallel)]
     if context:
         arguments += ["--max-model-len", str(context)]
-    arguments += ["--gpu-memory-utilization", f"{case.utilization:g}"]
-    arguments += _settings(case)
-    if needs_weight_only_experts(case):
+    arguments += ["--gpu-memory-utilization", f"{resolved.utilization:g}"]
+    arguments += _settings(resolved)
+    if needs_weight_only_experts(resolved):
         arguments += ["--moe-backend", "marlin"]
-    return (*arguments, *serving_arguments(case.subject.serving), *case.request.extra_args)
+    return (*arguments, *serving_arguments(resolved.model.serving), *resolved.request.extra_args)
 
 
 def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
@@ -71,19 +71,19 @@ def _stated(request: FitRequest) -> dict[str, str]:
     return {flag: f"{value}" for flag, value in values.items() if value is not None}
 
 
-def _settings(case: Case) -> list[str]:
-    request, arguments = case.request, []
-    if case.kv_cache_dtype != "auto":
-        arguments += ["--kv-cache-dtype", case.kv_cache_dtype]
+def _settings(resolved: ResolvedRequest) -> list[str]:
+    request, arguments = resolved.request, []
+    if resolved.kv_cache_dtype != "auto":
+        arguments += ["--kv-cache-dtype", resolved.kv_cache_dtype]
     if request.max_num_seqs:
         arguments += ["--max-num-seqs", str(request.max_num_seqs)]
-    if request.max_num_batched_tokens or case.sparse_scratch_missed:
-        arguments += ["--max-num-batched-tokens", str(case.batched_tokens)]
+    if request.max_num_batched_tokens or resolved.sparse_scratch_missed:
+        arguments += ["--max-num-batched-tokens", str(resolved.batched_tokens)]
     if request.block_size:
-        arguments += ["--block-size", str(case.block)]
+        arguments += ["--block-size", str(resolved.block)]
     if request.quantization:
         arguments += ["--quantization", request.quantization]
-    if request.mm_encoder_tp_mode and case.subject.shape.vision:
+    if request.mm_encoder_tp_mode and resolved.model.shape.vision:
         arguments += ["--mm-encoder-tp-mode", request.mm_encoder_tp_mode]
     if request.language_model_only:
         arguments.append("--language-model-only")
@@ -91,11 +91,11 @@ def _settings(case: Case) -> list[str]:
     return arguments
 
 
-def vllm_environment(case: Case) -> tuple[tuple[str, str], ...]:
-    """Environment of a planned case, sorted by name."""
-    environment = dict(case.subject.serving.env)
-    if case.gpu.compute_capability >= (10, 0):
+def vllm_environment(resolved: ResolvedRequest) -> tuple[tuple[str, str], ...]:
+    """Environment of a resolved request, sorted by name."""
+    environment = dict(resolved.model.serving.env)
+    if resolved.gpu.compute_capability >= (10, 0):
         # The recipes' switches for FP4 experts are for GPUs that have FP4.
-        environment |= dict(case.subject.checkpoint.env)
-    environment |= dict(case.compatibility.environment)
+        environment |= dict(resolved.model.checkpoint.env)
+    environment |= dict(resolved.compatibility.environment)
     return tuple(sorted(environment.items()))

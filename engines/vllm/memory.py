@@ -11,7 +11,7 @@ from engines.plan import PerGpu, StageMemory
 from engines.vllm.attention_backend import Backend
 from engines.vllm.kv_cache import Pool, stage_pool
 from engines.vllm.overhead import Overhead, Workload, overhead
-from engines.vllm.resolved_request import Case
+from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.sharding import stage_layers, stage_weights
 
 GIB = 2**30
@@ -85,45 +85,45 @@ def budget_bytes(memory_bytes: int, utilization: float) -> int:
     return ceil(memory_bytes * utilization)
 
 
-def memory_of(case: Case, memory_bytes: int, backend: Backend) -> Memory:
-    """The memory of every stage of a case."""
-    ranges = stage_layers(case.subject.shape.layers, case.layout.pp)
-    budget = budget_bytes(memory_bytes, case.utilization)
-    stages = tuple(_stage(case, ranges, index, budget, backend) for index in range(len(ranges)))
+def memory_of(resolved: ResolvedRequest, memory_bytes: int, backend: Backend) -> Memory:
+    """The memory of every stage of a resolved."""
+    ranges = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
+    budget = budget_bytes(memory_bytes, resolved.utilization)
+    stages = tuple(_stage(resolved, ranges, index, budget, backend) for index in range(len(ranges)))
     return Memory(budget, stages)
 
 
-def weights_by_group(case: Case, index: int) -> dict[str, float]:
+def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
     """Bytes of weights on one GPU of a stage, by tensor group."""
-    ranges = stage_layers(case.subject.shape.layers, case.layout.pp)
+    ranges = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
     return stage_weights(
-        case.subject.groups,
+        resolved.model.groups,
         ranges[index],
-        case.layout,
+        resolved.layout,
         first=index == 0,
         last=index == len(ranges) - 1,
-        kv_heads=case.kv_heads,
-        vision_whole=case.request.mm_encoder_tp_mode == "data",
-        tied=case.subject.shape.tied_embeddings,
+        kv_heads=resolved.kv_heads,
+        vision_whole=resolved.request.mm_encoder_tp_mode == "data",
+        tied=resolved.model.shape.tied_embeddings,
     )
 
 
-def _stage(case: Case, ranges: tuple[range, ...], index: int, budget: int, backend: Backend) -> Stage:
-    weights = sum(weights_by_group(case, index).values())
-    workload = _workload(case, last=index == len(ranges) - 1, first=index == 0)
-    beside = overhead(workload, case.version, weights, _reserve(case, len(ranges[index])))
+def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, budget: int, backend: Backend) -> Stage:
+    weights = sum(weights_by_group(resolved, index).values())
+    workload = _workload(resolved, last=index == len(ranges) - 1, first=index == 0)
+    beside = overhead(workload, resolved.version, weights, _reserve(resolved, len(ranges[index])))
     pool = stage_pool(
-        case.subject.shape,
+        resolved.model.shape,
         ranges[index],
-        dtype=case.kv_cache_dtype,
-        tp=case.layout.tp,
-        dcp=case.layout.dcp,
+        dtype=resolved.kv_cache_dtype,
+        tp=resolved.layout.tp,
+        dcp=resolved.layout.dcp,
         backend=backend,
-        block=case.block,
-        batched_tokens=case.batched_tokens,
-        prefix_caching=case.request.enable_prefix_caching,
+        block=resolved.block,
+        batched_tokens=resolved.batched_tokens,
+        prefix_caching=resolved.request.enable_prefix_caching,
     )
-    given = case.request.available_kv_gib
+    given = resolved.request.available_kv_gib
     left = budget - weights
     return Stage(
         layers=ranges[index],
@@ -135,25 +135,25 @@ def _stage(case: Case, ranges: tuple[range, ...], index: int, budget: int, backe
     )
 
 
-def _workload(case: Case, *, last: bool, first: bool) -> Workload:
-    shape, experts = case.subject.shape, case.subject.shape.experts
-    block_fp8 = case.subject.expert_scheme is FP8_BLOCK
-    aligned = experts is not None and block_fp8 and case.gpu.compute_capability >= (9, 0)
+def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload:
+    shape, experts = resolved.model.shape, resolved.model.shape.experts
+    block_fp8 = resolved.model.expert_scheme is FP8_BLOCK
+    aligned = experts is not None and block_fp8 and resolved.gpu.compute_capability >= (9, 0)
     return Workload(
-        tp=case.layout.tp,
-        pp=case.layout.pp,
-        dp=case.layout.dp,
-        expert_parallel=case.layout.ep > 1,
+        tp=resolved.layout.tp,
+        pp=resolved.layout.pp,
+        dp=resolved.layout.dp,
+        expert_parallel=resolved.layout.ep > 1,
         last_stage=last,
         hidden=shape.hidden,
         dense_width=shape.dense_width if experts is None or experts.dense_layers else 0,
         vocabulary=shape.vocabulary,
         experts_active=experts.active if experts else 0,
         expert_width=experts.width if experts else 0,
-        experts_local=-(-experts.count // case.layout.ep) if aligned and experts else 0,
+        experts_local=-(-experts.count // resolved.layout.ep) if aligned and experts else 0,
         vision=first and shape.vision is not None,
-        batched_tokens=case.batched_tokens,
-        sequences=case.sequences,
+        batched_tokens=resolved.batched_tokens,
+        sequences=resolved.sequences,
     )
 
 
@@ -163,23 +163,23 @@ def sparse_scratch_bytes(batched_tokens: int) -> int:
     return 2 * batched_tokens * 64 * 512 * 4
 
 
-def _reserve(case: Case, layers: int) -> float:
+def _reserve(resolved: ResolvedRequest, layers: int) -> float:
     """Bytes that are needed and that the engine's profiling does not see."""
     reserve = 0.0
-    if case.sparse_scratch_missed:
-        reserve += sparse_scratch_bytes(case.batched_tokens)
-    return reserve + _latent_copies(case, layers)
+    if resolved.sparse_scratch_missed:
+        reserve += sparse_scratch_bytes(resolved.batched_tokens)
+    return reserve + _latent_copies(resolved, layers)
 
 
-def _latent_copies(case: Case, layers: int) -> float:
+def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
     """The 16-bit copies of the expanding projection that latent attention makes where it is quantised."""
-    attention = case.subject.shape.attention
+    attention = resolved.model.shape.attention
     if not isinstance(attention, LatentAttention):
         return 0.0
-    if case.subject.quantization.scheme("model.layers.0.self_attn.kv_b_proj").bits == 16:
+    if resolved.model.quantization.scheme("model.layers.0.self_attn.kv_b_proj").bits == 16:
         return 0.0
     expanded = attention.heads * (attention.nope_dim + attention.value_dim)
-    return layers * attention.kv_rank * expanded * 2 / case.layout.tp
+    return layers * attention.kv_rank * expanded * 2 / resolved.layout.tp
 
 
 def _gib(size: float) -> float:

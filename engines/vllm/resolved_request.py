@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from config.catalogue import Gpu, engines
-from config.checkpoint.model_spec import Subject
+from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from engines.plan import Layout
 from engines.request import FitRequest
@@ -20,11 +20,11 @@ SPARSE_BATCHED_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Case:
+class ResolvedRequest:
     """One model on one kind of GPU under one release of vLLM."""
 
     request: FitRequest
-    subject: Subject
+    model: ModelSpec
     gpu: Gpu
     version: Version
     layout: Layout
@@ -37,7 +37,7 @@ class Case:
     def backend(self) -> Backend | None:
         """The attention backend; `None`: there is none for this GPU."""
         return attention_backend(
-            self.subject.shape,
+            self.model.shape,
             self.gpu.compute_capability,
             fp8=is_fp8(self.kv_cache_dtype),
             dcp=self.layout.dcp,
@@ -59,14 +59,14 @@ class Case:
     @property
     def kv_heads(self) -> int:
         """Key and value heads that tensor parallelism can cut; 1 where the attention is not known."""
-        attention = self.subject.shape.attention
-        return attention.kv_heads if isinstance(attention, GroupedAttention) else self.subject.shape.heads or 1
+        attention = self.model.shape.attention
+        return attention.kv_heads if isinstance(attention, GroupedAttention) else self.model.shape.heads or 1
 
     @property
     def sparse_scratch_missed(self) -> bool:
         """Whether sparse decode allocates scratch that the engine's profiling misses: an fp8 cache and fewer than 32
         heads per rank (github.com/vllm-project/vllm/issues/53413)."""
-        attention = self.subject.shape.attention
+        attention = self.model.shape.attention
         if not isinstance(attention, LatentAttention) or attention.indexer is None:
             return False
         return is_fp8(self.kv_cache_dtype) and attention.heads // self.layout.tp < 32
@@ -76,29 +76,29 @@ class Case:
         return self.request.nodes * self.request.gpus_per_node
 
 
-def resolve(request: FitRequest, subject: Subject, gpu: Gpu) -> Case:
-    """The case of a request. Raises ValueError for a version that cannot be read."""
+def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
+    """The request with its defaults resolved. Raises ValueError for a version that cannot be read."""
     vllm = engines()["vllm"]
     version = Version.parse(request.engine_version or vllm["default_version"])
     if request.language_model_only:
-        subject = subject.without_vision()
-    if request.quantization == "fp8" and not subject.quantization.method and subject.shape.derivable:
-        subject = subject.quantized_online()
+        model = model.without_vision()
+    if request.quantization == "fp8" and not model.quantization.method and model.shape.derivable:
+        model = model.quantized_online()
     defaults = _batch_defaults(gpu, vllm["batch_defaults"])
-    case = Case(
+    resolved = ResolvedRequest(
         request=request,
-        subject=subject,
+        model=model,
         gpu=gpu,
         version=version,
         layout=resolve_layout(request),
-        kv_cache_dtype=request.kv_cache_dtype or subject.checkpoint.kv_cache_dtype or "auto",
+        kv_cache_dtype=request.kv_cache_dtype or model.checkpoint.kv_cache_dtype or "auto",
         utilization=request.gpu_memory_utilization or _utilization(version, vllm["gpu_memory_utilization"]),
         batched_tokens=request.max_num_batched_tokens or defaults["max_num_batched_tokens"],
         sequences=request.max_num_seqs or defaults["max_num_seqs"],
     )
-    if case.sparse_scratch_missed and not request.max_num_batched_tokens:
-        return replace(case, batched_tokens=min(case.batched_tokens, SPARSE_BATCHED_TOKENS))
-    return case
+    if resolved.sparse_scratch_missed and not request.max_num_batched_tokens:
+        return replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
+    return resolved
 
 
 def resolve_layout(request: FitRequest) -> Layout:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue import find_checkpoint, find_gpu, ground_truth
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from engines.request import FitRequest
 from engines.vllm.calibration import observations, ratios
 from engines.vllm.memory import weights_by_group
@@ -62,8 +62,8 @@ def _weights() -> Iterator[Comparison]:
             request = FitRequest(
                 model=log["checkpoint"], gpu=gpu, gpus_per_node=tp * pp, tensor_parallel=tp, pipeline_parallel=pp
             )
-            case = resolve(request, find_subject(request.model), find_gpu(gpu))
-            predicted = sum(weights_by_group(case, 0).values()) / GIB
+            resolved = resolve(request, find_model(request.model), find_gpu(gpu))
+            predicted = sum(weights_by_group(resolved, 0).values()) / GIB
             layout = f"TP{tp}" + (f" PP{pp}, first stage" if pp > 1 else "")
             yield Comparison(
                 what=f"log {log['id']}: {log['model']}, {layout}",
@@ -86,8 +86,8 @@ def _layouts(log: dict[str, Any]) -> Iterator[tuple[int, int, float]]:
 
 
 def _size(entry: dict[str, Any]) -> Comparison:
-    subject = find_subject(entry["checkpoint"])
-    predicted = sum(group.bytes for group in subject.groups)
+    model = find_model(entry["checkpoint"])
+    predicted = sum(group.bytes for group in model.groups)
     if "bytes" in entry:
         published, shown, own = entry["bytes"], f"{entry['bytes']:,} bytes", f"{predicted:,} bytes"
     elif "gib" in entry:

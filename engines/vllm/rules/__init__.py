@@ -1,1 +1,1 @@
-"""What vLLM does not allow or does badly, one file per subject."""
+"""What vLLM does not allow or does badly, one file per model."""

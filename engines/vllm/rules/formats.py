@@ -13,35 +13,35 @@ from config.checkpoint.shape import LatentAttention
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule
 from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
-from engines.vllm.resolved_request import Case
+from engines.vllm.resolved_request import ResolvedRequest
 
 FP8_CAPABILITY = (8, 9)
 _FP4_CAPABILITY = (10, 0)
 _WEIGHT_ONLY_CAPABILITY = (7, 5)
 
 
-def check_formats(case: Case) -> Iterator[Finding]:
+def check_formats(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about quantisation, cache type and attention backend."""
-    yield from _asked_quantization(case)
-    yield from _attention(case)
-    yield from _cache(case)
-    yield from _weights(case)
+    yield from _asked_quantization(resolved)
+    yield from _attention(resolved)
+    yield from _cache(resolved)
+    yield from _weights(resolved)
 
 
-def needs_weight_only_experts(case: Case) -> bool:
+def needs_weight_only_experts(resolved: ResolvedRequest) -> bool:
     """Whether the experts must be told to use weight-only kernels: block FP8 on a GPU without FP8."""
-    return _has_fp8_experts(case) and case.gpu.compute_capability < FP8_CAPABILITY
+    return _has_fp8_experts(resolved) and resolved.gpu.compute_capability < FP8_CAPABILITY
 
 
-def _asked_quantization(case: Case) -> Iterator[Finding]:
-    asked, declared = case.request.quantization, case.subject.quantization.method
+def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
+    asked, declared = resolved.request.quantization, resolved.model.quantization.method
     if asked is None or asked == declared:
         return
     names: dict[str, list[str]] = engines()["vllm"]["quantization_names"]
     if declared and asked not in names.get(declared, []):
         yield rejected(
             "quantization_contradicts_checkpoint",
-            f"quantization {asked!r} contradicts {case.subject.name}, whose config.json declares {declared!r}: the "
+            f"quantization {asked!r} contradicts {resolved.model.name}, whose config.json declares {declared!r}: the "
             "engine applies one method to a checkpoint and cannot put another on top of it while it runs. A mixed "
             "checkpoint has to be made beforehand.",
             "Leave quantization out; the engine reads it from the checkpoint.",
@@ -54,17 +54,18 @@ def _asked_quantization(case: Case) -> Iterator[Finding]:
         )
 
 
-def _attention(case: Case) -> Iterator[Finding]:
-    if case.backend is None:
+def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
+    if resolved.backend is None:
         yield rejected(
             "no_attention_backend",
-            f"{case.subject.name} has sparse latent attention, for which vLLM has backends on compute capability 9.0 "
-            f"and 10.x only; {capability_of(case.gpu)}. The reason is the attention, whatever format the weights have.",
+            f"{resolved.model.name} has sparse latent attention, for which vLLM has backends on compute capability "
+            f"9.0 and 10.x only; {capability_of(resolved.gpu)}. The reason is the attention, whatever format the "
+            "weights have.",
         )
 
 
-def _cache(case: Case) -> Iterator[Finding]:
-    dtype, known = case.kv_cache_dtype, engine_flags("vllm")["values"]["--kv-cache-dtype"]
+def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
+    dtype, known = resolved.kv_cache_dtype, engine_flags("vllm")["values"]["--kv-cache-dtype"]
     if dtype not in known:
         close = get_close_matches(dtype, known, n=3) or known
         yield rejected(
@@ -73,23 +74,23 @@ def _cache(case: Case) -> Iterator[Finding]:
             "Correct it.",
         )
         return
-    latent = isinstance(case.subject.shape.attention, LatentAttention)
+    latent = isinstance(resolved.model.shape.attention, LatentAttention)
     if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
         message = f"What a token costs in kv_cache_dtype {dtype!r} under this attention is not known."
         yield unknown("cache_type_without_formula", message, "Use fp8, or leave kv_cache_dtype out.")
-    elif is_fp8(dtype) and case.gpu.compute_capability < FP8_CAPABILITY:
+    elif is_fp8(dtype) and resolved.gpu.compute_capability < FP8_CAPABILITY:
         yield unknown(
             "cache_type_on_old_gpu",
-            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(case.gpu)}, and fp8 begins "
-            "with 8.9 (github.com/vllm-project/vllm/issues/26431).",
+            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(resolved.gpu)}, and fp8 "
+            "begins with 8.9 (github.com/vllm-project/vllm/issues/26431).",
             "Leave kv_cache_dtype out.",
         )
 
 
-def _weights(case: Case) -> Iterator[Finding]:
-    name, capability, gpu = case.subject.name, case.gpu.compute_capability, capability_of(case.gpu)
-    if case.subject.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
-        rule = release_rule("nvfp4_before_10", case.version)
+def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
+    name, capability, gpu = resolved.model.name, resolved.gpu.compute_capability, capability_of(resolved.gpu)
+    if resolved.model.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
+        rule = release_rule("nvfp4_before_10", resolved.version)
         yield from by_release(
             rule,
             "nvfp4_without_fp4",
@@ -97,8 +98,8 @@ def _weights(case: Case) -> Iterator[Finding]:
             f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). Memory is saved, and no "
             "time: there is no FP4 arithmetic before 10.0.",
         )
-    if _has_fp8_experts(case) and capability < FP8_CAPABILITY:
-        rule = release_rule("fp8_experts_before_8.9", case.version)
+    if _has_fp8_experts(resolved) and capability < FP8_CAPABILITY:
+        rule = release_rule("fp8_experts_before_8.9", resolved.version)
         yield from by_release(
             rule,
             "fp8_experts_without_fp8",
@@ -106,7 +107,7 @@ def _weights(case: Case) -> Iterator[Finding]:
             f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). Memory "
             "is saved, and no time.",
         )
-    elif case.subject.is_stored_as("fp8") and capability < FP8_CAPABILITY:
+    elif resolved.model.is_stored_as("fp8") and capability < FP8_CAPABILITY:
         yield warning(
             "fp8_weight_only",
             f"{name} is FP8 and {gpu}: it runs weight-only. Memory is saved, and no time.",
@@ -115,8 +116,8 @@ def _weights(case: Case) -> Iterator[Finding]:
         yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels begin with 7.5.", "Use a newer GPU.")
 
 
-def _has_fp8_experts(case: Case) -> bool:
-    return case.subject.shape.experts is not None and case.subject.expert_scheme.name.startswith("fp8")
+def _has_fp8_experts(resolved: ResolvedRequest) -> bool:
+    return resolved.model.shape.experts is not None and resolved.model.expert_scheme.name.startswith("fp8")
 
 
 def capability_of(gpu: Gpu) -> str:

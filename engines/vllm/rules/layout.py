@@ -7,39 +7,39 @@ from math import ceil
 
 from config.checkpoint.shape import GroupedAttention
 from engines.finding import Finding, rejected, unknown, warning
-from engines.vllm.resolved_request import Case
+from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.sharding import stage_layers
 
 _VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to a multiple of this before it cuts it."""
 
 
-def check_layout(case: Case) -> Iterator[Finding]:
+def check_layout(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the sizes of the parallel groups."""
-    yield from _size(case)
-    yield from _tensor(case)
-    yield from _pipeline(case)
-    yield from _context(case)
-    yield from _experts(case)
+    yield from _size(resolved)
+    yield from _tensor(resolved)
+    yield from _pipeline(resolved)
+    yield from _context(resolved)
+    yield from _experts(resolved)
 
 
-def _size(case: Case) -> Iterator[Finding]:
-    layout, present = case.layout, case.gpus_present
+def _size(resolved: ResolvedRequest) -> Iterator[Finding]:
+    layout, present, request = resolved.layout, resolved.gpus_present, resolved.request
     product = f"tensor_parallel {layout.tp} x pipeline_parallel {layout.pp} x data_parallel {layout.dp}"
     if layout.gpus > present:
         yield rejected(
             "layout_exceeds_gpus",
-            f"{product} takes {layout.gpus} GPUs; {case.request.nodes} x {case.request.gpus_per_node} are given.",
+            f"{product} takes {layout.gpus} GPUs; {request.nodes} x {request.gpus_per_node} are given.",
             f"Give {layout.gpus} GPUs, or make the product {present}.",
         )
     if layout.gpus < present:
         yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs given; the others stay idle.")
 
 
-def _tensor(case: Case) -> Iterator[Finding]:
-    heads, tp, vocabulary = case.subject.shape.heads, case.layout.tp, case.subject.shape.vocabulary
+def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
+    heads, tp, vocabulary = resolved.model.shape.heads, resolved.layout.tp, resolved.model.shape.vocabulary
     if heads % tp:
-        allowed = _divisors(heads, most=case.gpus_present)
+        allowed = _divisors(heads, most=resolved.gpus_present)
         yield rejected(
             "heads_not_divisible",
             f"tensor_parallel {tp} does not divide the {heads} attention heads of the language model.",
@@ -52,10 +52,10 @@ def _tensor(case: Case) -> Iterator[Finding]:
             f"tensor_parallel {tp} does not divide the vocabulary of {padded} tokens, padded as vLLM does.",
             "Use a power of two.",
         )
-    if tp > case.request.gpus_per_node and case.request.fabric != "infiniband":
+    if tp > resolved.request.gpus_per_node and resolved.request.fabric != "infiniband":
         yield warning(
             "tensor_parallel_across_nodes",
-            f"tensor_parallel {tp} spans nodes of {case.request.gpus_per_node} GPUs: every layer waits for the "
+            f"tensor_parallel {tp} spans nodes of {resolved.request.gpus_per_node} GPUs: every layer waits for the "
             "network. Pipeline parallelism between nodes needs far less of it.",
         )
 
@@ -64,40 +64,40 @@ def _divisors(number: int, *, most: int) -> str:
     return ", ".join(str(size) for size in range(1, most + 1) if number % size == 0)
 
 
-def _pipeline(case: Case) -> Iterator[Finding]:
-    layers, pp = case.subject.shape.layers, case.layout.pp
+def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
+    layers, pp = resolved.model.shape.layers, resolved.layout.pp
     if layers and pp > layers:
         yield rejected(
             "too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use at most {layers}."
         )
-    elif layers and not every_stage_grows(case):
+    elif layers and not every_stage_grows(resolved):
         yield unknown(
             "stage_without_full_attention",
             f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout.",
             "Use fewer stages.",
         )
     if (
-        case.request.nodes > 1
-        and case.layout.gpus > case.request.gpus_per_node
-        and case.request.fabric in (None, "none")
+        resolved.request.nodes > 1
+        and resolved.layout.gpus > resolved.request.gpus_per_node
+        and resolved.request.fabric in (None, "none")
     ):
-        known = "is not stated" if case.request.fabric is None else "is none"
+        known = "is not stated" if resolved.request.fabric is None else "is none"
         yield warning(
             "no_fast_fabric",
-            f"The model spans {case.request.nodes} nodes and their fabric {known}: over plain TCP every token waits. "
-            "State InfiniBand or EFA.",
+            f"The model spans {resolved.request.nodes} nodes and their fabric {known}: over plain TCP every token "
+            "waits. State InfiniBand or EFA.",
         )
 
 
-def every_stage_grows(case: Case) -> bool:
+def every_stage_grows(resolved: ResolvedRequest) -> bool:
     """Whether each pipeline stage has a layer whose cache grows with the context, as the layout of the pool needs."""
-    kinds = case.subject.shape.layer_kinds
-    stages = stage_layers(case.subject.shape.layers, case.layout.pp)
+    kinds = resolved.model.shape.layer_kinds
+    stages = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
     return all(any(kinds[layer] == "full" for layer in layers) for layers in stages)
 
 
-def _context(case: Case) -> Iterator[Finding]:
-    tp, dcp, attention = case.layout.tp, case.layout.dcp, case.subject.shape.attention
+def _context(resolved: ResolvedRequest) -> Iterator[Finding]:
+    tp, dcp, attention = resolved.layout.tp, resolved.layout.dcp, resolved.model.shape.attention
     if dcp == 1:
         return
     if tp % dcp:
@@ -106,7 +106,7 @@ def _context(case: Case) -> Iterator[Finding]:
             f"decode_context_parallel {dcp} does not divide tensor_parallel {tp}.",
             f"Use one of {_divisors(tp, most=tp)}.",
         )
-    if case.subject.shape.linear or case.subject.shape.window:
+    if resolved.model.shape.linear or resolved.model.shape.window:
         yield unknown(
             "context_parallel_of_mixed_layers",
             f"decode_context_parallel {dcp} with layers of several kinds: what it does to the cache is not known.",
@@ -121,10 +121,10 @@ def _context(case: Case) -> Iterator[Finding]:
         )
 
 
-def _experts(case: Case) -> Iterator[Finding]:
-    if case.request.expert_parallel and case.subject.shape.experts is None:
+def _experts(resolved: ResolvedRequest) -> Iterator[Finding]:
+    if resolved.request.expert_parallel and resolved.model.shape.experts is None:
         yield rejected(
             "no_experts",
-            f"{case.subject.name} has no experts: expert_parallel has nothing to spread.",
+            f"{resolved.model.name} has no experts: expert_parallel has nothing to spread.",
             "Leave it out.",
         )

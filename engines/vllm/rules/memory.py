@@ -6,86 +6,85 @@ from collections.abc import Iterator
 
 from engines.finding import Finding, rejected, unknown, warning
 from engines.vllm.memory import GIB, Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
-from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, Case
+from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, ResolvedRequest
 
 _SPARSE_SCRATCH = "github.com/vllm-project/vllm/issues/53413"
 
 
-def check_known(case: Case) -> Iterator[Finding]:
+def check_known(resolved: ResolvedRequest) -> Iterator[Finding]:
     """What the planner does not know of the model or the GPU."""
-    for what in case.subject.unknown:
+    for what in resolved.model.unknown:
         fix = "Measure it on the machine itself, or serve a model that the planner knows."
-        yield unknown("model_not_known", f"{case.subject.name}: the planner does not know {what}.", fix)
-    if not case.subject.unknown and not case.subject.shape.checked:
+        yield unknown("model_not_known", f"{resolved.model.name}: the planner does not know {what}.", fix)
+    if not resolved.model.unknown and not resolved.model.shape.checked:
         yield warning(
             "model_type_not_checked",
-            f"Model type {case.subject.model.config.get('model_type')!r} was never compared with the engine: its cache "
-            "is counted as the fields of its config.json say.",
+            f"Model type {resolved.model.family.config.get('model_type')!r} was never compared with the engine: "
+            "its cache is counted as the fields of its config.json say.",
         )
-    if case.gpu.memory_bytes is None:
-        message = (
-            f"What torch reports as memory of {case.gpu.title} is in no public log; nvidia-smi shows more than that."
-        )
+    if resolved.gpu.memory_bytes is None:
+        title = resolved.gpu.title
+        message = f"What torch reports as memory of {title} is in no public log; nvidia-smi shows more than that."
         yield unknown("gpu_memory_not_known", message, "Plan with a GPU whose memory is known.")
-    if case.subject.unknown and case.subject.groups and case.gpu.memory_bytes is not None:
-        yield from _weights_alone(case, case.gpu.memory_bytes)
+    if resolved.model.unknown and resolved.model.groups and resolved.gpu.memory_bytes is not None:
+        yield from _weights_alone(resolved, resolved.gpu.memory_bytes)
 
 
-def _weights_alone(case: Case, memory_bytes: int) -> Iterator[Finding]:
+def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Finding]:
     """A model of which only the weights are known: what they alone rule out."""
-    budget = budget_bytes(memory_bytes, case.utilization)
-    stages = range(min(case.layout.pp, case.subject.shape.layers))
-    least = max(sum(weights_by_group(case, index).values()) for index in stages)
+    budget = budget_bytes(memory_bytes, resolved.utilization)
+    stages = range(min(resolved.layout.pp, resolved.model.shape.layers))
+    least = max(sum(weights_by_group(resolved, index).values()) for index in stages)
     if least > budget:
         yield rejected(
             "weights_do_not_fit",
             f"{least / GIB:.1f} GiB of weights per GPU at the least are more than the {budget / GIB:.1f} GiB that "
-            f"gpu_memory_utilization {case.utilization:g} allows of {case.gpu.title}, before any cache.",
+            f"gpu_memory_utilization {resolved.utilization:g} allows of {resolved.gpu.title}, before any cache.",
         )
 
 
-def check_memory(case: Case, memory: Memory, context: int) -> Iterator[Finding]:
-    """Findings about weights, cache and context of a case whose memory is known."""
-    most = case.subject.shape.max_context
+def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Iterator[Finding]:
+    """Findings about weights, cache and context of a request whose memory is known."""
+    most = resolved.model.shape.max_context
     if most and context > most:
         yield rejected(
             "context_beyond_model",
-            f"max_model_len {context:,} is beyond the {most:,} tokens that {case.subject.name} was made for.",
+            f"max_model_len {context:,} is beyond the {most:,} tokens that {resolved.model.name} was made for.",
             f"Set max_model_len to {most} or less.",
         )
-    yield from _weights_fit(case, memory)
+    yield from _weights_fit(resolved, memory)
     if memory.longest(worst=False) < context:
         yield from _context_fits(memory, context)
-    if case.sparse_scratch_missed and case.batched_tokens > SPARSE_BATCHED_TOKENS:
-        scratch = sparse_scratch_bytes(case.batched_tokens) / GIB
+    if resolved.sparse_scratch_missed and resolved.batched_tokens > SPARSE_BATCHED_TOKENS:
+        scratch = sparse_scratch_bytes(resolved.batched_tokens) / GIB
         yield warning(
             "sparse_decode_scratch",
             f"Sparse decode with an fp8 cache allocates up to {scratch:.1f} GiB at max_num_batched_tokens "
-            f"{case.batched_tokens:,} that start-up does not measure ({_SPARSE_SCRATCH}): counted here as reserve. "
+            f"{resolved.batched_tokens:,} that start-up does not measure ({_SPARSE_SCRATCH}): counted here as reserve. "
             f"{SPARSE_BATCHED_TOKENS:,} needs a quarter or less.",
         )
-    if case.request.max_model_len is None and context < most:
+    if resolved.request.max_model_len is None and context < most:
         yield warning("context_shortened", f"The context is set to {context:,}; the model's {most:,} do not fit.")
 
 
-def _weights_fit(case: Case, memory: Memory) -> Iterator[Finding]:
+def _weights_fit(resolved: ResolvedRequest, memory: Memory) -> Iterator[Finding]:
     """Weights against the GPU and against what the engine may use of it."""
     stage = max(memory.stages, key=lambda stage: stage.weights + stage.overhead.likely)
-    total = case.gpu.memory_bytes or 0
+    total = resolved.gpu.memory_bytes or 0
     weights, budget = stage.weights / GIB, memory.budget / GIB
     if stage.weights > total:
         yield rejected(
             "weights_do_not_fit",
-            f"{weights:.1f} GiB of weights per GPU, and {case.gpu.title} has {total / GIB:.1f} GiB in all, of which "
-            f"gpu_memory_utilization {case.utilization:g} allows {budget:.1f}."
-            + (" No flag can help." if case.layout.gpus >= case.gpus_present else ""),
+            f"{weights:.1f} GiB of weights per GPU, and {resolved.gpu.title} has {total / GIB:.1f} GiB in all, of "
+            f"which gpu_memory_utilization {resolved.utilization:g} allows {budget:.1f}."
+            + (" No flag can help." if resolved.layout.gpus >= resolved.gpus_present else ""),
         )
-    elif case.request.available_kv_gib is None and stage.weights + stage.overhead.likely >= memory.budget:
+    elif resolved.request.available_kv_gib is None and stage.weights + stage.overhead.likely >= memory.budget:
         left = f"leave {budget - weights:.1f} of" if weights < budget else "are more than"
         yield rejected(
             "weights_do_not_fit",
             f"{weights:.2f} GiB of weights per GPU {left} the {budget:.2f} GiB that gpu_memory_utilization "
-            f"{case.utilization:g} allows of {case.gpu.title}; activations, graphs and communication take "
+            f"{resolved.utilization:g} allows of {resolved.gpu.title}; activations, graphs and communication take "
             f"{stage.overhead.likely / GIB:.1f} to {stage.overhead.worst / GIB:.1f}.",
         )
 

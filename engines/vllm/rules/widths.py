@@ -8,37 +8,37 @@ from math import gcd
 from config.checkpoint.quantization import FP8_BLOCK
 from engines.finding import Finding, rejected, unknown
 from engines.rules.releases import Standing, by_release, release_rule
-from engines.vllm.resolved_request import Case
+from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.rules.formats import FP8_CAPABILITY, capability_of
 
 _SMALLEST_REFINED_BLOCK = 32
 """vLLM 0.33 refines block scales down to this, with Triton kernels only (fused_moe/oracle/fp8.py)."""
 
 
-def check_widths(case: Case) -> Iterator[Finding]:
+def check_widths(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about experts and networks that are cut too narrow."""
-    yield from _expert_width(case)
-    yield from _linear_width(case)
+    yield from _expert_width(resolved)
+    yield from _linear_width(resolved)
 
 
-def _expert_width(case: Case) -> Iterator[Finding]:
+def _expert_width(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Routed experts that tensor parallelism cuts to a width that their blocks or groups do not divide."""
-    experts, tp = case.subject.shape.experts, case.layout.tp
-    if experts is None or case.layout.ep > 1:
+    experts, tp = resolved.model.shape.experts, resolved.layout.tp
+    if experts is None or resolved.layout.ep > 1:
         return
     cut = f"its experts of {experts.width}, cut into {tp}, are {experts.width / tp:g} wide"
-    scheme = case.subject.expert_scheme
+    scheme = resolved.model.expert_scheme
     if scheme is FP8_BLOCK and (experts.width / tp) % 128:
-        rule = release_rule("fp8_block_experts", case.version)
-        message = f"{case.subject.name}: {cut}, which is not a multiple of the FP8 block of 128. {rule.range_text}."
-        refined = gcd(128, experts.width // tp, case.subject.shape.hidden)
+        rule = release_rule("fp8_block_experts", resolved.version)
+        message = f"{resolved.model.name}: {cut}, which is not a multiple of the FP8 block of 128. {rule.range_text}."
+        refined = gcd(128, experts.width // tp, resolved.model.shape.hidden)
         if refined < _SMALLEST_REFINED_BLOCK:
             yield rejected("expert_width_not_in_blocks", message)
-        elif rule.standing is Standing.WORKS and case.gpu.compute_capability < FP8_CAPABILITY:
+        elif rule.standing is Standing.WORKS and resolved.gpu.compute_capability < FP8_CAPABILITY:
             yield unknown(
                 "expert_width_not_in_blocks",
-                f"{case.subject.name}: {cut}. Finer blocks are for Triton kernels, which need FP8 arithmetic; "
-                f"{capability_of(case.gpu)}, and whether weight-only kernels take that width is not known.",
+                f"{resolved.model.name}: {cut}. Finer blocks are for Triton kernels, which need FP8 arithmetic; "
+                f"{capability_of(resolved.gpu)}, and whether weight-only kernels take that width is not known.",
                 "Use expert parallelism, which leaves the experts whole.",
             )
         else:
@@ -46,34 +46,34 @@ def _expert_width(case: Case) -> Iterator[Finding]:
                 rule,
                 "expert_width_not_in_blocks",
                 message,
-                f"{case.subject.name}: {cut}, which is not a multiple of the FP8 block of 128: vLLM refines the scales "
-                f"to blocks of {refined}, with Triton kernels only, or pads. Expert parallelism avoids it.",
+                f"{resolved.model.name}: {cut}, which is not a multiple of the FP8 block of 128: vLLM refines the "
+                f"scales to blocks of {refined}, with Triton kernels only, or pads. Expert parallelism avoids it.",
             )
     if scheme.name.startswith("int4") and (experts.width / tp) % scheme.group:
-        rule = release_rule("int4_group_experts", case.version)
+        rule = release_rule("int4_group_experts", resolved.version)
         yield from by_release(
             rule,
             "expert_width_not_in_groups",
-            f"{case.subject.name}: {cut}, which is not a multiple of the group of {scheme.group}. {rule.range_text}.",
+            f"{resolved.model.name}: {cut}, which is not a multiple of the group of {scheme.group}. {rule.range_text}.",
             "",
         )
 
 
-def _linear_width(case: Case) -> Iterator[Finding]:
+def _linear_width(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Networks outside the routed experts, which stay tensor-parallel under expert parallelism too."""
-    shape, tp = case.subject.shape, case.layout.tp
+    shape, tp = resolved.model.shape, resolved.layout.tp
     networks = (
-        [("shared expert", shape.experts.shared_width, case.subject.shared_expert_scheme)] if shape.experts else []
+        [("shared expert", shape.experts.shared_width, resolved.model.shared_expert_scheme)] if shape.experts else []
     )
     if shape.experts is None or shape.experts.dense_layers:
-        networks.append(("dense network", shape.dense_width, case.subject.dense_scheme))
+        networks.append(("dense network", shape.dense_width, resolved.model.dense_scheme))
     for what, width, scheme in networks:
         if scheme is FP8_BLOCK and (width / tp) % 128:
-            rule = release_rule("fp8_block_linear", case.version)
+            rule = release_rule("fp8_block_linear", resolved.version)
             yield from by_release(
                 rule,
                 "linear_width_not_in_blocks",
-                f"{case.subject.name}: its {what} of {width}, cut into {tp}, is {width / tp:g} wide, which is not a "
+                f"{resolved.model.name}: its {what} of {width}, cut into {tp}, is {width / tp:g} wide, which is not a "
                 f"multiple of the FP8 block of 128. Expert parallelism does not help, since it stays tensor-parallel. "
                 f"{rule.range_text}.",
                 "",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue import find_gpu
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from engines.vllm.memory import weights_by_group
-from engines.vllm.resolved_request import Case, resolve
+from engines.vllm.resolved_request import ResolvedRequest, resolve
 from planner import FitRequest, Plan, fit
 
 DATA = Path(__file__).parents[2] / "data" / "planner"
@@ -36,14 +36,14 @@ def texts(planned: Plan) -> str:
     return " ".join(f"{problem.message} {problem.fix}" for problem in planned.problems)
 
 
-def case(model: str, gpu: str = "h200", **settings: Any) -> Case:
+def resolved_request(model: str, gpu: str = "h200", **settings: Any) -> ResolvedRequest:
     """A request with its defaults resolved."""
-    return resolve(FitRequest(model=model, gpu=gpu, **settings), find_subject(model), find_gpu(gpu))
+    return resolve(FitRequest(model=model, gpu=gpu, **settings), find_model(model), find_gpu(gpu))
 
 
 def weights_gib(model: str, stage: int = 0, **settings: Any) -> float:
     """GiB of weights on one GPU of a stage."""
-    return sum(weights_by_group(case(model, **settings), stage).values()) / GIB
+    return sum(weights_by_group(resolved_request(model, **settings), stage).values()) / GIB
 
 
 def derivation() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from config.catalogue import (
     models,
     rules,
 )
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from planner.report.accuracy import DOCUMENT, document
 
 
@@ -39,8 +39,8 @@ def test_names_are_unique() -> None:
 def test_every_model_names_its_source_and_is_planned_or_says_why_not(model: Model) -> None:
     assert model.config_source
     for checkpoint in model.checkpoints:
-        subject = find_subject(checkpoint.name)
-        assert subject.unknown or subject.is_gguf or subject.groups
+        spec = find_model(checkpoint.name)
+        assert spec.unknown or spec.is_gguf or spec.groups
         if checkpoint.quantization_config is None:
             assert checkpoint.unknown or checkpoint.format in ("bf16", "gguf")
 
@@ -81,5 +81,5 @@ def test_the_accuracy_document_is_current() -> None:
 
 
 def test_kimis_checkpoint_has_the_published_size() -> None:
-    assert find_subject("kimi-k2.5").staged_bytes == 595_180_000_000
-    assert find_subject("unsloth/Kimi-K2.5-GGUF").staged_bytes == 374_764_330_144
+    assert find_model("kimi-k2.5").staged_bytes == 595_180_000_000
+    assert find_model("unsloth/Kimi-K2.5-GGUF").staged_bytes == 374_764_330_144

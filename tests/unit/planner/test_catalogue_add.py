@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from config import catalogue
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from lab.hub.client import HubClient, running_hub
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
 
@@ -54,11 +54,11 @@ def test_an_entry_is_written_from_headers_alone(hub: HubClient, tmp_path: Path, 
     assert entry["config"]["model_type"] == "llama"
     assert len(next(iter(entry["checkpoints"][0]["revisions"]))) == 40
     monkeypatch.setattr(catalogue, "models", lambda: (catalogue._model(entry),))
-    subject = find_subject("tiny-llama")
-    assert subject.measured
-    assert sum(group.bytes for group in subject.groups if group.group == "dense_mlp") == 2 * 3 * 64 * 128 * 2
-    assert subject.staged_bytes is not None
-    assert subject.staged_bytes > 128 * 2**20
+    model = find_model("tiny-llama")
+    assert model.measured
+    assert sum(group.bytes for group in model.groups if group.group == "dense_mlp") == 2 * 3 * 64 * 128 * 2
+    assert model.staged_bytes is not None
+    assert model.staged_bytes > 128 * 2**20
 
 
 def test_a_gguf_quantisation_is_chosen_by_its_pattern(hub: HubClient, tmp_path: Path) -> None:

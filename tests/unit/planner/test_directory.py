@@ -10,7 +10,7 @@ from config.catalogue import models
 from config.checkpoint.config_fields import config_faults
 from config.checkpoint.directory import DirectoryError, read_directory
 from config.checkpoint.gguf_header import GgufError, read_gguf
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from config.checkpoint.quantization import read_quantization
 from config.checkpoint.shape import read_shape
 from config.checkpoint.tensors import derived_groups
@@ -19,11 +19,11 @@ from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write
 
 
 def test_headers_give_the_same_bytes_as_the_derivation(tmp_path: Path) -> None:
-    subject = find_subject(str(write_llama(tmp_path)))
-    assert subject.measured
+    model = find_model(str(write_llama(tmp_path)))
+    assert model.measured
     derived = derived_groups(read_shape(LLAMA), read_quantization(None))
-    assert sum(group.bytes for group in subject.groups) == sum(group.bytes for group in derived)
-    assert sum(group.parameters for group in subject.groups) == sum(group.parameters for group in derived)
+    assert sum(group.bytes for group in model.groups) == sum(group.bytes for group in derived)
+    assert sum(group.parameters for group in model.groups) == sum(group.parameters for group in derived)
 
     def by_sharding(groups: object) -> dict[str, int]:
         sums: dict[str, int] = {}
@@ -31,7 +31,7 @@ def test_headers_give_the_same_bytes_as_the_derivation(tmp_path: Path) -> None:
             sums[group.sharding] = sums.get(group.sharding, 0) + group.bytes
         return sums
 
-    assert by_sharding(subject.groups) == by_sharding(derived)
+    assert by_sharding(model.groups) == by_sharding(derived)
 
 
 def test_a_directory_is_planned(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ def test_modelopts_own_file_is_read_for_the_quantisation(tmp_path: Path) -> None
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     declared = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(declared))
-    subject = find_subject(str(tmp_path))
-    assert subject.quantization.method == "modelopt"
-    assert subject.quantization.kv_cache_fp8
-    assert {group.dtype for group in subject.groups if group.group == "dense_mlp"} == {"nvfp4 g16"}
+    model = find_model(str(tmp_path))
+    assert model.quantization.method == "modelopt"
+    assert model.quantization.kv_cache_fp8
+    assert {group.dtype for group in model.groups if group.group == "dense_mlp"} == {"nvfp4 g16"}
     assert "nvfp4_without_fp4" in warning_codes(plan(str(tmp_path), "h100", gpus_per_node=1))
 
 
@@ -158,7 +158,7 @@ def test_packed_weights_count_as_what_they_stand_for(tmp_path: Path) -> None:
             "model.layers.2.mlp.gate_proj.weight": ("BF16", [128, 64]),
         },
     )
-    found = {(group.dtype, str(group.place)): group for group in find_subject(str(tmp_path)).groups}
+    found = {(group.dtype, str(group.place)): group for group in find_model(str(tmp_path)).groups}
     assert found["I32", "layers"].parameters == 128 * 64
     assert found["BF16", "layers"].parameters == 0
     assert found["U8", "layers"].parameters == 128 * 64
@@ -240,4 +240,4 @@ def test_gguf_files_lie_side_by_side_or_in_a_folder_for_each_quantisation(tmp_pa
     with pytest.raises(DirectoryError, match="neither config"):
         read_directory(tmp_path)
     write_gguf(tmp_path / "Q4" / "m.gguf")
-    assert find_subject(str(tmp_path)).is_gguf
+    assert find_model(str(tmp_path)).is_gguf

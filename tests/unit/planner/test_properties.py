@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.catalogue import engine_flags, gpus, models
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from engines.vllm.memory import weights_by_group
 from planner import FitRequest, fit, time_limits
 from planner.fit import plan_only
@@ -15,14 +15,14 @@ from planner.report.explain import explain
 from planner.report.picture import picture
 from planner.report.summary import summary
 from planner.suggestions import suggest
-from tests.unit.planner.asking import case
+from tests.unit.planner.asking import resolved_request
 
 _ORDER = {"rejected": 0, "unknown": 1, "tight": 2, "fits": 3}
 _CHECKPOINTS = [
     checkpoint.name
     for model in models()
     for checkpoint in model.checkpoints
-    if checkpoint.format != "gguf" and not find_subject(checkpoint.name).unknown
+    if checkpoint.format != "gguf" and not find_model(checkpoint.name).unknown
 ]
 _GPUS = ["l4", "l40s", "a100-80gb", "h100", "h200", "b200", "b300"]
 _SIZES = [1, 2, 4, 8]
@@ -81,13 +81,15 @@ def test_a_longer_context_never_frees_memory(request: FitRequest, factor: int) -
 @settings(max_examples=100, deadline=None)
 @given(request=requests)
 def test_the_gpus_together_hold_at_least_the_checkpoint(request: FitRequest) -> None:
-    resolved = case(request.model, request.gpu or "", nodes=request.nodes, gpus_per_node=request.gpus_per_node)
-    if resolved.subject.shape.heads % resolved.layout.tp:
+    resolved = resolved_request(
+        request.model, request.gpu or "", nodes=request.nodes, gpus_per_node=request.gpus_per_node
+    )
+    if resolved.model.shape.heads % resolved.layout.tp:
         return
     held = sum(
         sum(weights_by_group(resolved, stage).values()) * resolved.layout.tp for stage in range(resolved.layout.pp)
     )
-    loaded = sum(group.bytes for group in resolved.subject.groups if group.place != "mtp")
+    loaded = sum(group.bytes for group in resolved.model.groups if group.place != "mtp")
     assert held >= loaded * (1 - 1e-9)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.checkpoint.model_spec import find_subject
+from config.checkpoint.model_spec import find_model
 from engines.plan import Layout
 from engines.vllm.sharding import stage_layers
 from planner.report.accuracy import GATE, Comparison, size_comparisons, weight_comparisons
@@ -14,7 +14,7 @@ _GROUPS = {"dense_mlp", "shared_experts", "indexer", "router"}
 @pytest.mark.parametrize("name", sorted(derivation()["models"]))
 def test_parameters_and_bytes_equal_the_independent_derivation(name: str) -> None:
     expected = derivation()["models"][name]
-    groups = find_subject(name).groups
+    groups = find_model(name).groups
     assert sum(group.parameters for group in groups) == expected["total_parameters"]
     parameters = dict.fromkeys(_GROUPS & expected["groups"].keys(), 0)
     for found in groups:
@@ -43,7 +43,7 @@ def test_weights_per_gpu_equal_the_independent_derivation(name: str, tp: int, gi
 def test_an_mtp_layer_is_not_loaded(tp: int, gib: float) -> None:
     # The derivation takes the indexer's small projection for fp8; the checkpoint leaves it in 16 bits (15 MB).
     assert weights_gib("glm-5-fp8", gpus_per_node=tp) == pytest.approx(gib, abs=0.025)
-    mtp = [group for group in find_subject("glm-5-fp8").groups if group.place == "mtp"]
+    mtp = [group for group in find_model("glm-5-fp8").groups if group.place == "mtp"]
     assert sum(group.bytes for group in mtp) > 9e9
 
 
@@ -74,7 +74,7 @@ def test_expert_parallel_spreads_experts_and_copies_the_rest_on_each_data_parall
 def test_key_and_value_projections_stop_splitting_at_the_number_of_heads() -> None:
     # Qwen3-235B has 4 key-value heads: at TP8 each rank holds as much of them as at TP4.
     def key_value(tp: int) -> float:
-        groups = [group for group in find_subject("qwen3-235b-a22b").groups if group.sharding == "key_value"]
+        groups = [group for group in find_model("qwen3-235b-a22b").groups if group.sharding == "key_value"]
         return sum(group.bytes for group in groups) / min(tp, 4)
 
     eight, four = (weights_gib("qwen3-235b-a22b", gpus_per_node=tp) for tp in (8, 4))
@@ -101,7 +101,7 @@ def test_checkpoints_are_as_large_as_published(comparison: Comparison) -> None:
 
 
 def test_every_byte_of_the_checkpoint_is_on_some_gpu() -> None:
-    loaded = sum(group.bytes for group in find_subject("kimi-k2.5").groups if group.place != "mtp")
+    loaded = sum(group.bytes for group in find_model("kimi-k2.5").groups if group.place != "mtp")
     for layout in (Layout(tp=8), Layout(tp=8, pp=2), Layout(tp=4, pp=4)):
         held = sum(
             weights_gib("kimi-k2.5", stage, nodes=layout.pp, gpus_per_node=layout.tp) * 2**30 * layout.tp
