@@ -1,10 +1,12 @@
-"""Kubernetes' byte quantities ("400Gi", "2T"), read into bytes and written back.
+"""Byte quantities of a stack ("400Gi", "2T"), read into bytes and written back.
 
-Only what a volume's or a container's size needs: no sign, no exponent, no milli-bytes.
+Of Kubernetes' quantities, those that a person writes for a size: no sign, no exponent, no milli-bytes. Quantities that
+a cluster reports are read by `components.cluster.quantity`.
 """
 
 import math
 import re
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -28,12 +30,7 @@ def quantity_bytes(quantity: str) -> int:
     if match is None:
         raise ValueError(_NOT_A_SIZE)
     number, unit = match.groups()
-    return math.ceil(float(number) * _UNITS[unit])
-
-
-def whole_number(quantity: str) -> int:
-    """The number that a quantity such as "8" or "1k" of something countable stands for."""
-    return quantity_bytes(quantity)
+    return math.ceil(Decimal(number) * _UNITS[unit])
 
 
 def whole_gibibytes(size: int) -> str:

@@ -4,12 +4,13 @@ Read once, with the official client and the stack's own kubeconfig. Nothing is j
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
-from config.quantity import quantity_bytes, whole_number
+from components.cluster.quantity import whole
 from config.stack.sections import WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
@@ -50,7 +51,8 @@ class PodFacts:
 class VolumeFacts:
     """A claim or a disk that is already there."""
 
-    size_bytes: int
+    size_bytes: int | None
+    """None: its size is not a quantity that can be read."""
     storage_class: str | None = None
     path: str | None = None
 
@@ -101,15 +103,13 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
     if kind is WeightsKind.CLAIM:
         claims = api.read(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
         classes = api.read("/apis/storage.k8s.io/v1/storageclasses")["items"]
-        storage_classes = _handmade(disks) | {
-            each["metadata"]["name"]: _is_default(each["metadata"]) for each in classes
-        }
+        storage_classes = _handmade(disks) | dict(_each(_storage_class, classes))
     return ClusterFacts(
         identifier=api.read("/api/v1/namespaces/kube-system")["metadata"]["uid"],
-        nodes=[_node(node) for node in api.read("/api/v1/nodes")["items"]],
+        nodes=list(_each(_node, api.read("/api/v1/nodes")["items"])),
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
-        claims={claim["metadata"]["name"]: _claim(claim) for claim in claims},
-        disks={disk["metadata"]["name"]: _disk(disk["spec"]) for disk in disks if "local" in disk["spec"]},
+        claims=dict(_each(_claim, claims)),
+        disks=dict(_each(_disk, [disk for disk in disks if "local" in (disk.get("spec") or {})])),
         storage_classes=storage_classes,
         leader_worker_sets=groups and api.find(f"/apis/{LEADER_WORKER_SETS}") is not None,
     )
@@ -125,7 +125,17 @@ def _with_pods(facts: ClusterFacts, api: ClusterApi, nodes: Sequence[str]) -> Cl
 
 def _pods(api: ClusterApi, node: str) -> list[PodFacts]:
     still_there = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
-    return [_pod(pod) for pod in api.read("/api/v1/pods", fieldSelector=still_there)["items"]]
+    return list(_each(_pod, api.read("/api/v1/pods", fieldSelector=still_there)["items"]))
+
+
+Facts = TypeVar("Facts")
+
+
+def _each(read: Callable[[dict[str, Any]], Facts], objects: Sequence[dict[str, Any]]) -> Iterator[Facts]:
+    """The objects that can be read. One that somebody else made, and that is not as expected, hides no other."""
+    for each in objects:
+        with suppress(KeyError, TypeError, AttributeError):
+            yield read(each)
 
 
 def _pod(pod: dict[str, Any]) -> PodFacts:
@@ -144,7 +154,7 @@ def _pod(pod: dict[str, Any]) -> PodFacts:
 def _devices(spec: dict[str, Any]) -> dict[str, int]:
     """Extended resources: of all containers together, or of the init container that wants most."""
     together: Counter[str] = Counter()
-    for container in spec["containers"]:
+    for container in spec.get("containers") or []:
         together.update(_of_container(container))
     for container in spec.get("initContainers") or []:
         together |= Counter(_of_container(container))
@@ -153,11 +163,11 @@ def _devices(spec: dict[str, Any]) -> dict[str, int]:
 
 def _of_container(container: dict[str, Any]) -> dict[str, int]:
     requests = (container.get("resources") or {}).get("requests") or {}
-    return {resource: whole_number(count) for resource, count in requests.items() if "/" in resource}
+    return {resource: whole(count) or 0 for resource, count in requests.items() if "/" in resource}
 
 
 def _node(node: dict[str, Any]) -> NodeFacts:
-    spec, status = node["spec"], node["status"]
+    spec, status = node.get("spec") or {}, node.get("status") or {}
     return NodeFacts(
         name=node["metadata"]["name"],
         not_ready=_not_ready(status.get("conditions") or []),
@@ -169,28 +179,34 @@ def _node(node: dict[str, Any]) -> NodeFacts:
 
 
 def _not_ready(conditions: Sequence[Mapping[str, str]]) -> str | None:
-    ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
+    ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
     if ready is None:
         return "it has not reported yet"
-    return None if ready["status"] == "True" else ready.get("message") or ready.get("reason") or "no reason given"
+    return None if ready.get("status") == "True" else ready.get("message") or ready.get("reason") or "no reason given"
 
 
-def _claim(claim: dict[str, Any]) -> VolumeFacts:
-    """What the claim got; what it asked for while it waits for its first pod."""
-    spec = claim["spec"]
-    size = (claim.get("status") or {}).get("capacity", spec["resources"]["requests"])["storage"]
-    return VolumeFacts(size_bytes=quantity_bytes(size), storage_class=spec.get("storageClassName"))
+def _claim(claim: dict[str, Any]) -> tuple[str, VolumeFacts]:
+    """Name and size: what the claim got; what it asked for while it waits for its first pod."""
+    spec = claim.get("spec") or {}
+    granted = (claim.get("status") or {}).get("capacity") or (spec.get("resources") or {}).get("requests") or {}
+    size = whole(granted.get("storage"))
+    return claim["metadata"]["name"], VolumeFacts(size, storage_class=spec.get("storageClassName"))
 
 
 def _handmade(disks: Sequence[dict[str, Any]]) -> dict[str, bool]:
     """The classes of volumes that wait for a claim; the class without a name is what a claim gets by default."""
-    free = [disk["spec"] for disk in disks if (disk.get("status") or {}).get("phase") == "Available"]
-    return {spec.get("storageClassName", ""): not spec.get("storageClassName") for spec in free}
+    free = [disk.get("spec") or {} for disk in disks if (disk.get("status") or {}).get("phase") == "Available"]
+    return {spec.get("storageClassName") or "": not spec.get("storageClassName") for spec in free}
 
 
-def _is_default(metadata: dict[str, Any]) -> bool:
-    return (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
+def _storage_class(storage_class: dict[str, Any]) -> tuple[str, bool]:
+    """Its name, and whether it is the default."""
+    metadata = storage_class["metadata"]
+    marked = (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class")
+    return metadata["name"], marked == "true"
 
 
-def _disk(spec: dict[str, Any]) -> VolumeFacts:
-    return VolumeFacts(size_bytes=quantity_bytes(spec["capacity"]["storage"]), path=spec["local"]["path"])
+def _disk(disk: dict[str, Any]) -> tuple[str, VolumeFacts]:
+    spec = disk["spec"]
+    size = whole((spec.get("capacity") or {}).get("storage"))
+    return disk["metadata"]["name"], VolumeFacts(size, path=(spec["local"] or {}).get("path"))

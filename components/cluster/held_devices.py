@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.cluster.facts import ClusterFacts, PodFacts
+from components.cluster.quantity import whole
 from components.pods.labels import identity
 from components.pods.placement import GPU_RESOURCE
 from components.pods.serving import Serving
-from config.quantity import whole_number
 from config.stack.sections import StackConfig
 
 _MOST_NAMED = 3
@@ -53,7 +53,7 @@ def _lines(
     node: str, allocatable: Mapping[str, str], pods: Sequence[PodFacts], wanted: Mapping[str, int]
 ) -> Iterator[str]:
     for resource, count in wanted.items():
-        total = whole_number(allocatable.get(resource, "0"))
+        total = whole(allocatable.get(resource, "0")) or 0
         holders = {f"{pod.namespace}/{pod.name}": number for pod in pods if (number := pod.devices.get(resource, 0))}
         held = sum(holders.values())
         # A node that never had enough has a fault of its own.

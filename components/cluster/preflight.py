@@ -13,12 +13,13 @@ from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
 from components.cluster.held_devices import held_devices
+from components.cluster.quantity import whole
 from components.pods.labels import labels
 from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
 from components.pods.serving import Serving
 from components.weight_volume import claim_name, volume_name
 from config.catalogue import find_gpu
-from config.quantity import gigabytes, whole_number
+from config.quantity import gigabytes
 from config.stack.sections import StackConfig, Taint, TaintEffect, WeightsKind
 
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
@@ -149,7 +150,7 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
 
 
 def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
-    count = whole_number(node.allocatable.get(resource, "0"))
+    count = whole(node.allocatable.get(resource, "0")) or 0
     if count < expected:
         yield f"has {count} of {expected} {resource} allocatable; repair the node, or lower {key}"
 
@@ -208,7 +209,9 @@ def _storage_class_faults(wanted: str | None, known: Mapping[str, bool]) -> list
 
 
 def _volume_faults(stack: StackConfig, volume: VolumeFacts, needed: int | None) -> Iterator[str]:
-    if needed is not None and volume.size_bytes < needed:
+    if volume.size_bytes is None:
+        yield "its size cannot be read; delete it and let a new one be made"
+    elif needed is not None and volume.size_bytes < needed:
         why = "heavylift:weights.size asks for"
         if stack.weights.size is None:
             why = f"{stack.weights.keep_revisions} revisions and a margin need"

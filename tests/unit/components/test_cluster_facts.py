@@ -1,6 +1,8 @@
 """The reading of a cluster, against an API server that gives real answers over real HTTP."""
 
 import socket
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -77,6 +79,91 @@ def test_all_that_matters_of_a_cluster_is_read() -> None:
         disks={"local": VolumeFacts(2**40, path="/mnt/nvme")},
         storage_classes={"gp3": True, "io2": False, "shared": False},
     )
+
+
+@pytest.mark.parametrize(
+    ("quantity", "size"),
+    [
+        ("1e12", 10**12),
+        ("5Ei", 5 * 2**60),
+        ("1E", 10**18),
+        ("100m", 1),
+        ("9007199254740993", 2**53 + 1),
+        ("1.5Gi", 1_610_612_736),
+        ("much", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_size_of_anybodys_volume_is_read_as_kubernetes_reads_it(quantity: str | None, size: int | None) -> None:
+    strange = {"metadata": {"name": "x"}, "spec": {"capacity": {"storage": quantity}, "local": {"path": "/mnt"}}}
+    with api_server(ANSWERS | {"/api/v1/persistentvolumes": {"items": [strange, *DISKS]}}) as api:
+        disks = read_cluster(api, "serving", WeightsKind.LOCAL).disks
+    assert disks == {"x": VolumeFacts(size, path="/mnt"), "local": VolumeFacts(2**40, path="/mnt/nvme")}
+
+
+POD = {
+    "metadata": {"name": "train-0", "namespace": "team-a", "labels": {"team": "a"}},
+    "spec": {
+        "nodeName": "h200-0",
+        "containers": [{"resources": {"requests": {"nvidia.com/gpu": "4"}}}],
+        "initContainers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}],
+    },
+}
+PODS = "/api/v1/pods?fieldSelector=spec.nodeName=h200-0,status.phase!=Succeeded,status.phase!=Failed"
+LISTS = ANSWERS | {PODS: {"items": [POD]}}
+
+
+def fields(value: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """The path of every field and element below a value."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from fields(value[key], *path, key)
+
+
+def without(value: Any, path: tuple[Any, ...], *, null: bool) -> Any:
+    """The value with one of its fields null, or absent."""
+    changed = deepcopy(value)
+    *parents, last = path
+    holder = changed
+    for key in parents:
+        holder = holder[key]
+    if null:
+        holder[last] = None
+    else:
+        del holder[last]
+    return changed
+
+
+class Recorded(ClusterApi):
+    """Recorded answers in place of an API server: hundreds of them, which real HTTP would make slow."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        super().__init__({})
+        self._answers = answers
+
+    def find(self, path: str, **query: str) -> dict[str, Any] | None:
+        asked = "&".join(f"{name}={value}" for name, value in query.items())
+        answer: dict[str, Any] | None = self._answers.get(f"{path}?{asked}" if asked else path)
+        return answer
+
+
+@pytest.mark.parametrize("null", [True, False], ids=["null", "absent"])
+@pytest.mark.parametrize("path", [path for path, answer in LISTS.items() if "items" in answer])
+def test_an_object_that_lacks_a_field_hides_no_other(path: str, null: bool) -> None:
+    objects = LISTS[path]["items"]
+    for field in fields(objects):
+        if len(field) == 1:
+            continue  # a list without the object itself
+        strange = [without(objects, field, null=null)[field[0]], *objects]
+        api = Recorded(LISTS | {path: {"items": strange}})
+        facts = read_cluster(api, "serving", WeightsKind.CLAIM, pods_of=["h200-0"])
+        assert facts.pods_hidden is None, field
+        assert {node.name for node in facts.nodes} >= {"h200-0"}, field
+        assert [pod.name for pod in facts.pods][-1] == "train-0", field
+        assert {"dev-weights", "h200-weights"} <= set(facts.claims), field
+        assert "local" in facts.disks, field
+        assert set(facts.storage_classes) >= {"gp3", "io2", "shared"}, field
 
 
 def test_a_volume_by_hand_without_a_class_fills_a_claim_that_names_none() -> None:

@@ -187,6 +187,13 @@ def test_a_size_beyond_that_of_the_volume_is_refused_by_its_key() -> None:
     assert "has 1000.0 GB for good, heavylift:weights.size asks for 2000.0 GB, 1000.0 GB more" in fault
 
 
+def test_a_volume_whose_size_cannot_be_read_is_refused_where_it_is_the_stacks_own() -> None:
+    facts = facts_with_disk(VolumeFacts(None, path="/mnt/nvme"))
+    assert volume_faults("h200", STACK, facts, 1165 * GIB) == [
+        f"volume {DISK}: its size cannot be read; delete it and let a new one be made"
+    ]
+
+
 def test_a_volume_in_another_directory_is_refused() -> None:
     facts = facts_with_disk(VolumeFacts(1200 * GIB, path="/mnt/old"))
     assert volume_faults("h200", STACK, facts, 1165 * GIB) == [

@@ -15,6 +15,7 @@ from config.quantity import gigabytes, quantity_bytes, whole_gibibytes
         ("400Gi", 429_496_729_600),
         ("1.5Ti", 1_649_267_441_664),
         ("2T", 2 * 10**12),
+        ("9007199254740993", 2**53 + 1),
     ],
 )
 def test_a_quantity_is_read_as_kubernetes_reads_it(quantity: str, size: int) -> None:
