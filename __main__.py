@@ -1,4 +1,4 @@
-"""From a stack file to a served model: plan, look at the cluster, label nodes, make room, stage, serve, prune."""
+"""From a stack file to a served model: plan, look at the cluster, make room, stage, serve, prune."""
 
 # ruff: noqa: E402
 import gc
@@ -53,7 +53,7 @@ cluster = Provider(
 in_cluster = pulumi.ResourceOptions(provider=cluster)
 namespace = stack_namespace(stack.instance, config.cluster.namespace, found, in_cluster)
 
-nodes = BareMetalGpuNodes("nodes", {"instance": stack.instance, "nodes": config.nodes}, in_cluster)
+nodes = BareMetalGpuNodes("nodes", {"nodes": config.nodes}, in_cluster)
 volume = WeightVolume(
     "weights",
     {

@@ -23,7 +23,7 @@ class Placement:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that the nodes carry; empty: any node."""
     hostnames: Sequence[str] = ()
-    """The nodes, where they are known before the cluster is; one stager runs on each."""
+    """The nodes, where they are known before the cluster is: pods run on no other, and one stager runs on each."""
     taints: Sequence[Taint] = ()
     """Taints of the nodes, which pods must tolerate."""
     gpu_resource: str | None = None
@@ -36,8 +36,21 @@ class Placement:
     def scheduling(self, hostname: str | None = None) -> dict[str, Any]:
         """The scheduling fields of a pod spec: on these nodes, or on the one named."""
         selector = dict(self.node_selector) | ({HOSTNAME_LABEL: hostname} if hostname else {})
-        fields = {"node_selector": selector, "tolerations": [_toleration(taint) for taint in self.taints]}
+        fields = {
+            "node_selector": selector,
+            "affinity": {} if hostname else only_on(self.hostnames),
+            "tolerations": [_toleration(taint) for taint in self.taints],
+        }
         return {name: value for name, value in fields.items() if value}
+
+
+def only_on(hostnames: Sequence[str]) -> dict[str, Any]:
+    """The affinity of a pod that runs on one of these nodes; empty: on any."""
+    if not hostnames:
+        return {}
+    among = {"key": HOSTNAME_LABEL, "operator": "In", "values": sorted(hostnames)}
+    terms = [{"match_expressions": [among]}]
+    return {"node_affinity": {"required_during_scheduling_ignored_during_execution": {"node_selector_terms": terms}}}
 
 
 def _toleration(taint: Taint) -> dict[str, str]:

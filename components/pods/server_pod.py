@@ -83,33 +83,21 @@ class ServerPod:
         return {
             "automount_service_account_token": False,
             "termination_grace_period_seconds": self.serving.termination_grace_seconds,
-            **self.placement.scheduling(),
-            **self._apart(),
+            **self._scheduling(),
             **fabric.pod_network(self._fabric(role)),
             "init_containers": [*self._fabric_containers(role), self._verifier_container()],
             "containers": [self._engine_container(role)],
             "volumes": [self.volume.served_pod_volume(), programs, *empty],
         }
 
-    def _apart(self) -> dict[str, Any]:
-        """Of several pods, each on another of the nodes that were staged."""
+    def _scheduling(self) -> dict[str, Any]:
+        """On the nodes of the placement; of several pods, each on another of them."""
+        fields = self.placement.scheduling()
         if self.serving.pods == 1:
-            return {}
-        staged = {"key": HOSTNAME_LABEL, "operator": "In", "values": sorted(self.placement.hostnames)}
-        return {
-            "affinity": {
-                "node_affinity": {
-                    "required_during_scheduling_ignored_during_execution": {
-                        "node_selector_terms": [{"match_expressions": [staged]}]
-                    }
-                },
-                "pod_anti_affinity": {
-                    "required_during_scheduling_ignored_during_execution": [
-                        {"label_selector": {"match_labels": self.labels}, "topology_key": HOSTNAME_LABEL}
-                    ]
-                },
-            }
-        }
+            return fields
+        others = {"label_selector": {"match_labels": self.labels}, "topology_key": HOSTNAME_LABEL}
+        apart = {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": [others]}}
+        return fields | {"affinity": fields.get("affinity", {}) | apart}
 
     def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
         """The check runs as the engine would: in its image, with its environment, devices and rights."""

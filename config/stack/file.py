@@ -18,7 +18,7 @@ HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
 
 
 def checked_stack_name(name: str) -> str:
-    """The name, if Service, claims and a node label can be called after it. Raises StackError where they cannot."""
+    """The name, if Service and claims can be called after it. Raises StackError where they cannot."""
     if not _NAME.fullmatch(name):
         raise StackError(
             [

@@ -30,7 +30,7 @@ class RunningStack:
     """One stack, with all that its file refers to."""
 
     instance: str
-    """Name of the stack. The Service, the claims and a node label are named after it."""
+    """Name of the stack. The Service and the claims are named after it."""
     config: StackConfig
     kubeconfig: Mapping[str, Any]
     """The stack's own context of its kubeconfig file."""

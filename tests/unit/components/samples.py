@@ -17,7 +17,6 @@ GEMMA = StagedWeights(
     "0881a52b5b77b719",
 )
 H200 = Placement(
-    node_selector={"pool.heavylift/h200": "true"},
     hostnames=["h200-0"],
     taints=[Taint(key=GPU_RESOURCE, effect=TaintEffect.NO_SCHEDULE)],
     gpu_resource=GPU_RESOURCE,

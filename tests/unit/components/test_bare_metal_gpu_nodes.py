@@ -1,4 +1,4 @@
-"""Nodes that are already there: labelled, and turned into a placement."""
+"""Nodes that are already there, turned into a placement."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from config.stack.sections import Fabric, FabricKind, Nodes, Taint, TaintEffect
 from tests.recording_engine import Recording, record
 
 
-def labelled(nodes: Nodes) -> tuple[Recording, Placement]:
+def named(nodes: Nodes) -> tuple[Recording, Placement]:
     made: list[BareMetalGpuNodes] = []
-    recording = record(lambda: made.append(BareMetalGpuNodes("nodes", {"instance": "h200", "nodes": nodes})))
+    recording = record(lambda: made.append(BareMetalGpuNodes("nodes", {"nodes": nodes})))
     return recording, made[0].placement
 
 
@@ -24,40 +24,38 @@ H200S = Nodes(
 )
 
 
-def test_each_named_node_gets_a_label_of_the_stack_and_nothing_else() -> None:
-    recording, _ = labelled(H200S)
-    assert {patch.name: dict(patch.inputs["metadata"]) for patch in recording.of_type(":NodePatch")} == {
-        "nodes-h200-1": {"name": "h200-1", "labels": {"pool.heavylift/h200": "true"}},
-        "nodes-h200-0": {"name": "h200-0", "labels": {"pool.heavylift/h200": "true"}},
-    }
-    assert all("spec" not in patch.inputs for patch in recording.of_type(":NodePatch")), "taints are not ours to set"
+def test_nothing_of_a_node_is_touched_so_that_the_end_of_a_stack_makes_no_node_anew() -> None:
+    recording, _ = named(H200S)
+    assert [registration.type for registration in recording.registrations] == ["heavylift:index:BareMetalGpuNodes"]
 
 
-def test_the_placement_leads_pods_to_the_labelled_nodes_with_all_that_is_known_of_them() -> None:
-    _, placement = labelled(H200S)
+def test_the_placement_leads_pods_to_the_named_nodes_with_all_that_is_known_of_them() -> None:
+    _, placement = named(H200S)
     assert placement == Placement(
-        node_selector={"pool.heavylift/h200": "true"},
         hostnames=("h200-1", "h200-0"),
         taints=(Taint(key="nvidia.com/gpu"),),
         gpu_resource="nvidia.com/gpu",
         fabric=H200S.fabric,
         nvme_path="/mnt/nvme",
     )
+    required = placement.scheduling()["affinity"]["node_affinity"][
+        "required_during_scheduling_ignored_during_execution"
+    ]
+    among = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["h200-0", "h200-1"]}
+    assert required == {"node_selector_terms": [{"match_expressions": [among]}]}
 
 
-def test_without_names_nothing_is_labelled_and_pods_may_go_anywhere() -> None:
-    recording, placement = labelled(Nodes())
-    assert [registration.type for registration in recording.registrations] == ["heavylift:index:BareMetalGpuNodes"]
+def test_without_names_pods_may_go_anywhere() -> None:
+    _, placement = named(Nodes())
     assert placement == Placement()
     assert placement.scheduling() == {}
 
 
 def test_a_pod_may_be_tied_to_one_node_of_the_placement() -> None:
-    _, placement = labelled(H200S)
-    assert placement.scheduling("h200-0")["node_selector"] == {
-        "pool.heavylift/h200": "true",
-        "kubernetes.io/hostname": "h200-0",
-    }
+    _, placement = named(H200S)
+    scheduling = placement.scheduling("h200-0")
+    assert scheduling["node_selector"] == {"kubernetes.io/hostname": "h200-0"}
+    assert "affinity" not in scheduling
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,9 @@ def test_a_directory_of_the_node_must_be_there_before_the_server() -> None:
 
 def test_the_server_lands_where_the_weights_were_staged() -> None:
     recording = served()
-    assert pod(recording)["nodeSelector"] == {"pool.heavylift/h200": "true"}
+    required = pod(recording)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    [term] = required["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["h200-0"]}]
     assert pod(recording)["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 
