@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Any
 
 from config.catalogue import find_checkpoint, find_gpu, ground_truth, overheads
@@ -44,7 +45,7 @@ def ratios(measured: Iterable[Observation]) -> tuple[float, float]:
     """The low and high ratio that span the observations, with the margin, to two decimals outwards."""
     found = [observation.ratio for observation in measured]
     margin = overheads()["margin"]
-    return int((min(found) - margin) * 100) / 100, -int(-(max(found) + margin) * 100) / 100
+    return floor((min(found) - margin) * 100) / 100, ceil((max(found) + margin) * 100) / 100
 
 
 def _of_log(log: dict[str, Any]) -> Observation:

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from config.catalogue import ground_truth, overheads
 from engines.plan import Plan
@@ -30,8 +32,26 @@ def test_the_three_logs_of_large_models_are_among_the_observations() -> None:
     assert logs == {"log a", "log h", "log l"}
 
 
-def test_the_catalogue_has_the_ratios_that_the_observations_give() -> None:
-    assert ratios(_ALL) == (overheads()["low_ratio"], overheads()["high_ratio"])
+def test_the_catalogues_ratios_span_every_observation_and_the_margin() -> None:
+    found = [observation.ratio for observation in _ALL]
+    low, high, margin = (overheads()[name] for name in ("low_ratio", "high_ratio", "margin"))
+    assert low + margin <= min(found) < low + margin + 0.01
+    assert high - margin - 0.01 < max(found) <= high - margin
+
+
+def test_ratios_are_rounded_outwards() -> None:
+    """9 / 8 = 1.125 and 7 / 8 = 0.875, each with the margin of 0.05 beyond it."""
+    assert overheads()["margin"] == 0.05
+    assert ratios([Observation("low", 7.0, 8.0), Observation("high", 9.0, 8.0)]) == (0.82, 1.18)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)), min_size=1))
+def test_no_observation_lies_outside_of_its_ratios(measured: list[tuple[float, float]]) -> None:
+    found = [Observation("any", *each) for each in measured]
+    low, high = ratios(found)
+    for observation in found:
+        assert low <= observation.ratio - overheads()["margin"]
+        assert observation.ratio + overheads()["margin"] <= high
 
 
 def test_an_observation_far_off_widens_the_range() -> None:
