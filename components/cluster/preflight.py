@@ -14,6 +14,7 @@ from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
 from components.cluster.held_devices import held_devices
 from components.cluster.quantity import whole
+from components.cluster.settling import STATE_TAINTS, read_settled
 from components.pods.labels import labels
 from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
 from components.pods.serving import Serving
@@ -23,12 +24,6 @@ from config.quantity import gigabytes
 from config.stack.sections import StackConfig, Taint, TaintEffect, WeightsKind
 
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
-_TAINTS_OF_STATE = (
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "node.kubernetes.io/unschedulable",
-)
-"""What Kubernetes itself puts on a node that is not Ready or is cordoned: to tolerate it would be no cure."""
 _DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
 
 
@@ -54,8 +49,11 @@ def preflight(instance: str, stack: StackConfig, api: ClusterApi, volume_bytes: 
     groups = serving.pods > 1
     pods_of = stack.nodes.names if serving.gpus else ()
     try:
-        facts = cluster_facts.read_cluster(
-            api, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+        facts = read_settled(
+            lambda: cluster_facts.read_cluster(
+                api, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+            ),
+            stack.nodes.names,
         )
     except ClusterUnreachable as reason:
         message = f"cluster '{stack.cluster.context}' cannot be reached: {reason}"
@@ -157,7 +155,7 @@ def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterato
 
 def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
     for taint in node.taints:
-        if taint["key"] in _TAINTS_OF_STATE and (node.not_ready or node.cordoned):
+        if taint["key"] in STATE_TAINTS and (node.not_ready or node.cordoned):
             continue  # that fault is named already
         keeps_pods_off = taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE
         if keeps_pods_off and not any(_tolerates(known, taint) for known in tolerated):
