@@ -84,15 +84,6 @@ def test_a_group_is_made_anew_as_a_whole_but_not_before_it_has_started() -> None
     assert annotations["leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start"] == "true"
 
 
-def test_groups_change_one_after_the_other_on_the_gpus_that_each_holds() -> None:
-    made = group(served(replicas=3))["spec"]
-    assert made["replicas"] == 3
-    assert made["rolloutStrategy"] == {
-        "type": "RollingUpdate",
-        "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
-    }
-
-
 def test_groups_are_replaced_for_another_size_or_topology_alone_and_the_old_ones_go_first() -> None:
     options = served().only(":LeaderWorkerSet").options
     assert options["replaceOnChanges"] == [

@@ -50,16 +50,6 @@ def test_the_stager_is_told_whose_revisions_how_many_and_which_one_serves() -> N
     ]
 
 
-def test_a_failed_job_neither_hides_that_the_server_serves_nor_is_forgotten() -> None:
-    job = pruned().only(":Job")
-    assert job.inputs["metadata"]["annotations"] == {
-        "pulumi.com/skipAwait": "true",
-        "pulumi.com/replaceUnready": "true",
-    }
-    assert job.inputs["spec"]["activeDeadlineSeconds"] == 3600
-    assert job.options["deleteBeforeReplace"] is True
-
-
 def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
     spec = pod(pruned())
     (container,) = spec["containers"]

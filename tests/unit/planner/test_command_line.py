@@ -180,6 +180,14 @@ def test_the_picture_in_the_documents_is_what_the_planner_draws() -> None:
     assert drawn == picture(request, fit(request)), "run: python -m planner fit --stack h200 --svg docs/h200-plan.svg"
 
 
+def test_what_the_readme_quotes_is_what_the_planner_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (_PROGRAM / "README.md").read_text()
+    command, *quoted = readme.split("$ .venv/bin/python -m planner ", 1)[1].split("```", 1)[0].strip().splitlines()
+    main(tuple(command.removesuffix("(shortened)").split()))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert [line for line in quoted if " ".join(line.split()) not in printed] == []
+
+
 def test_the_context_of_llama_cpp_is_divided_among_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
     main(("fit", "--stack", "h200-gguf"))
     assert "98,304 over 8 slots, 12,288 each; the longest" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 import pytest
 
 from engines.plan import PerGpu, Plan
-from planner.time_limits import SAFETY_FACTOR, TimeLimits, time_limits
+from planner.time_limits import TimeLimits, time_limits
 from tests.unit.planner.asking import plan
 
 _ON_GPU = PerGpu(None, None, None, None, None)
@@ -21,10 +21,10 @@ def test_the_innermost_limit_fires_first(download: float | None, load: float | N
     assert limits.startup_seconds < limits.server_await_seconds
 
 
-def test_limits_are_a_multiple_of_the_durations() -> None:
+def test_a_start_three_times_as_slow_as_planned_is_waited_for() -> None:
     limits = _limits(10_000.0, 1_000.0)
-    assert limits.stage_deadline_seconds == SAFETY_FACTOR * 10_000
-    assert limits.engine_ready_seconds == SAFETY_FACTOR * 1_000
+    assert limits.stage_deadline_seconds >= 30_000
+    assert limits.engine_ready_seconds >= 3_000
 
 
 def test_a_gpu_model_never_gets_less_than_ten_minutes_to_start() -> None:
