@@ -14,7 +14,6 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Service
 from components.cluster.api import ClusterApi
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
 from components.pods import fabric
-from components.pods.engine_process import Role
 from components.pods.labels import labels
 from components.pods.placement import Placement
 from components.pods.server_pod import VERIFIER, ServerPod
@@ -24,6 +23,7 @@ from components.rollout import server_watch
 from components.rollout.server_watch import AWAITED_HERE, Server
 from components.weight_volume import PlacedVolume
 from config.stack.sections import Engine, Verification
+from engines.process import Role
 
 
 class InferenceServerArgs(TypedDict):

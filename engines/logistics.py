@@ -9,13 +9,13 @@ from engines.plan import Plan
 from engines.request import FitRequest
 from engines.rules.host import disk_bytes
 
-_ENGINE_START_SECONDS = {"vllm": 234.0, "llama.cpp": 15.0}
-"""From weights read to the first answer: compilation, profiling, graphs, warm-up. vLLM: a public log of Kimi-K2.6 on 8
-B300 takes 8.3 minutes from cold, 4.4 of them loading. llama.cpp compiles nothing."""
 
+def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_seconds: float) -> Plan:
+    """The plan with bytes, durations and cost.
 
-def with_logistics(plan: Plan, request: FitRequest, weights: int | None) -> Plan:
-    """The plan with bytes, durations and cost. `weights`: bytes as staged, where they are known."""
+    `weights`: bytes as staged, where they are known. `start_seconds`: what the engine takes from the weights read to
+    its first answer.
+    """
     plan = replace(plan, cost_per_hour_usd=cost_per_hour(request))
     if weights is None:
         return plan
@@ -24,7 +24,7 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None) -> Plan
         weights_bytes=weights,
         disk_bytes=disk_bytes(weights, request.keep_revisions),
         download_seconds=round(download_seconds(request, weights), 1),
-        load_seconds=round(load_seconds(request, weights), 1),
+        load_seconds=round(load_seconds(request, weights, start_seconds), 1),
     )
 
 
@@ -33,9 +33,9 @@ def download_seconds(request: FitRequest, weights: int) -> float:
     return weights / request.staging_bytes_per_second
 
 
-def load_seconds(request: FitRequest, weights: int) -> float:
+def load_seconds(request: FitRequest, weights: int, start_seconds: float) -> float:
     """Seconds from the server's start to its first answer. Every node is taken to read the whole checkpoint."""
-    return weights / request.read_bytes_per_second + _ENGINE_START_SECONDS[request.engine]
+    return weights / request.read_bytes_per_second + start_seconds
 
 
 def cost_per_hour(request: FitRequest) -> float | None:

@@ -7,9 +7,8 @@ engine or the catalogue has it"; nothing here is checked, `planner.fit` names ev
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Engine = Literal["vllm", "llama.cpp"]
+from config.engine_name import EngineName
 
 DEFAULT_STAGING_BYTES_PER_SECOND = 250e6
 """What a 2 Gbit/s line brings: slow on purpose, because deadlines follow from it."""
@@ -50,7 +49,7 @@ class FitRequest:
     shared_memory_bytes: int | None = None
     """Size set for `/dev/shm`; unset: as the plan derives it."""
 
-    engine: Engine = "vllm"
+    engine: EngineName = EngineName.VLLM
     engine_version: str | None = None
     """Version of the engine's image; unset: the one that the catalogue pins."""
     tensor_parallel: int | None = None

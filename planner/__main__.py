@@ -15,9 +15,11 @@ from math import inf
 from pathlib import Path
 from signal import SIG_DFL, SIGPIPE, signal
 
-from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
+from config.catalogue import NotInCatalogueError, find_gpu
 from config.checkpoint.directory import DirectoryError
 from config.checkpoint.model_spec import find_model
+from config.engine_name import EngineName
+from engines.registry import engine_for
 from engines.request import FitRequest
 from planner.command_line import flag, parser
 from planner.faults import faults
@@ -165,13 +167,12 @@ def _of_stack(name: str, given: list[str]) -> FitRequest:
         raise UsageError("\n  ".join(error.faults)) from error
 
 
-def _engine(model: str, include: tuple[str, ...]) -> str:
-    if Path(model).is_dir():
-        return "llama.cpp" if find_model(model).is_gguf else "vllm"
+def _engine(model: str, include: tuple[str, ...]) -> EngineName:
+    """The engine that reads the model; the default one where the planner does not know the model."""
     try:
-        return "llama.cpp" if find_checkpoint(model, include)[1].format == "gguf" else "vllm"
+        return engine_for(find_model(model, include).checkpoint.format)
     except NotInCatalogueError:
-        return "vllm"
+        return FitRequest(model=model).engine
 
 
 def _gpus_per_node(given: dict[str, int]) -> int:

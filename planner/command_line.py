@@ -8,6 +8,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
+from config.engine_name import EngineName
 from planner.recommend import DEFAULT_CONTEXT
 
 _JSON_KEYS = """
@@ -88,7 +89,7 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--mm-encoder-tp-mode", choices=("data", "weights"))
     group.add_argument("--language-model-only", action="store_true", default=None)
     group.add_argument("--expert-offload", action="store_true", default=None, help="llama.cpp: experts in host memory")
-    group.add_argument("--engine", choices=("vllm", "llama.cpp"), help="default: llama.cpp for GGUF, else vllm")
+    group.add_argument("--engine", choices=tuple(EngineName), type=EngineName, help="default: the first that reads it")
     group.add_argument("--engine-version", metavar="VERSION")
     group.add_argument("--extra-arg", action="append", metavar="ARG", dest="extra_args", help="as --extra-arg=--flag")
     group.add_argument(

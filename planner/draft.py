@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from config.catalogue import Checkpoint, engines, find_gpu
+from config.catalogue import Checkpoint, find_gpu
 from config.errors import StackError
 from config.stack.file import checked_stack_name, stack_file
+from engines.registry import engine_of
 from planner.recommend import Recommendation
 
 _STAGE_IMAGE = "python:3.12-slim"
@@ -92,15 +93,15 @@ def _revision(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _engine(best: Recommendation) -> Iterator[str]:
-    request, layout, engine = best.request, best.plan.layout, engines()[best.request.engine]
+    request, layout, engine = best.request, best.plan.layout, engine_of(best.request.engine)
     yield "  heavylift:engine:"
     yield f"    name: {request.engine}"
-    yield f"    version: {engine['default_version']}"
-    yield f"    image: {engine['image']}"
-    if request.engine == "vllm":
+    yield f"    version: {engine.default_version}"
+    yield f"    image: {engine.default_image}"
+    if "tensor_parallel" not in engine.missing_settings:
         yield f"    tensor_parallel: {layout.tp}"
-        if layout.pp > 1:
-            yield f"    pipeline_parallel: {layout.pp}"
-        if request.expert_parallel:
-            yield "    expert_parallel: true"
+    if "pipeline_parallel" not in engine.missing_settings and layout.pp > 1:
+        yield f"    pipeline_parallel: {layout.pp}"
+    if request.expert_parallel:
+        yield "    expert_parallel: true"
     yield f"    max_model_len: {request.max_model_len}"

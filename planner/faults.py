@@ -9,8 +9,8 @@ from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu, find_instance
 from engines.plan import Problem
+from engines.registry import engine_of
 from engines.request import FitRequest
-from engines.versions import Version
 
 _COUNTS = (
     "nodes",
@@ -28,7 +28,6 @@ _COUNTS = (
 )
 _MOST = 1e15
 """Bound of every number that is no count."""
-_ENGINES = ("vllm", "llama.cpp")
 
 _BLOCK_TOKENS = 16
 """vLLM's attention kernels take KV blocks of this many tokens and multiples of it; some want multiples of 32, 64 or 128
@@ -97,13 +96,9 @@ def _faults(request: FitRequest) -> Iterator[Fault]:
 
 
 def _engine(request: FitRequest) -> Iterator[Fault]:
-    if request.engine not in _ENGINES:
-        yield _fault("engine", request.engine, f"one of {', '.join(_ENGINES)}")
-    elif request.engine == "vllm" and request.engine_version is not None:
-        try:
-            Version.parse(request.engine_version)
-        except ValueError:
-            yield _fault("engine_version", request.engine_version, "a release such as 0.33.0")
+    version = request.engine_version
+    if version is not None and (expected := engine_of(request.engine).expected_version(version)):
+        yield _fault("engine_version", version, expected)
 
 
 def _other_instance(request: FitRequest) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from config.catalogue import Checkpoint, Instance, Model, find_checkpoint, find_gpu, instances, models
 from engines.plan import Plan
+from engines.registry import engine_for, engine_of
 from engines.request import FitRequest
 from planner.fit import plan_only
 
@@ -105,17 +106,18 @@ def _affordable(wish: Wish, plan: Plan) -> bool:
 
 def _requests(wish: Wish, model: Model, checkpoint: Checkpoint) -> Iterator[FitRequest]:
     """The checkpoint on every machine, with tensor parallel and with expert parallel."""
-    gguf = checkpoint.gguf
+    engine = engine_for(checkpoint.format)
+    spreads_experts = "expert_parallel" not in engine_of(engine).missing_settings
     longest = checkpoint.max_context or model.config.get("max_position_embeddings") or wish.max_model_len
     request = FitRequest(
         model=checkpoint.name,
-        engine="llama.cpp" if gguf else "vllm",
+        engine=engine,
         max_model_len=min(wish.max_model_len, longest),
         usd_per_gpu_hour=wish.usd_per_gpu_hour,
     )
     for machine in _machines(wish, request):
         yield machine
-        if not gguf and model.config.get("num_experts_per_tok") and machine.gpus_per_node > 1:
+        if spreads_experts and model.config.get("num_experts_per_tok") and machine.gpus_per_node > 1:
             yield replace(machine, expert_parallel=True)
 
 

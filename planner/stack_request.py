@@ -10,7 +10,7 @@ from pathlib import Path
 from config.bandwidth import bytes_per_second
 from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
-from config.stack.sections import EngineName, StackConfig
+from config.stack.sections import StackConfig
 from config.stack.weights import WeightsLock, read_lock
 from engines.request import DEFAULT_STAGING_BYTES_PER_SECOND, FitRequest
 
@@ -44,7 +44,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         usd_per_gpu_hour=nodes.usd_per_gpu_hour,
         paid_nodes=len(nodes.names) or None,
         host_memory_bytes=quantity_bytes(engine.memory) if engine.memory else None,
-        engine="vllm" if engine.name is EngineName.VLLM else "llama.cpp",
+        engine=engine.name,
         engine_version=engine.version,
         tensor_parallel=engine.tensor_parallel,
         pipeline_parallel=engine.pipeline_parallel,

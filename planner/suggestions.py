@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpus
-from engines.plan import Layout, Plan
+from engines.engine import Alternative
+from engines.plan import Plan
+from engines.registry import engine_of
 from engines.request import FitRequest
-from engines.vllm.resolved_request import resolve_layout
 
 Planner = Callable[[FitRequest], Plan]
 
 _MACHINES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))
 """Nodes and GPUs of each, smallest first: what is bought and rented."""
-
-_FEWER_SEQUENCES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def suggest(request: FitRequest, plan: Plan, planner: Planner) -> tuple[Suggesti
     Where another layout does, more or other GPUs are not suggested.
     """
     settings = tuple(_accepted(_settings(request, plan), planner))
-    layouts = tuple(_accepted(_layouts(request, plan.layout), planner))
+    layouts = tuple(_accepted(_layouts(request, plan), planner))
     more = () if layouts else tuple(_accepted(_more_gpus(request), planner))
     checkpoints = tuple(_accepted(_other_checkpoints(request), planner))
     other = () if layouts else tuple(_accepted(_other_gpus(request), planner))
@@ -61,37 +60,23 @@ def _accepted(ideas: Iterator[_Idea], planner: Planner) -> Iterator[Suggestion]:
             yield Suggestion(idea.text + tight, idea.request)
 
 
-def _changed(request: FitRequest, alternatives: str = "", **changes: int | str) -> _Idea:
+def _changed(request: FitRequest, other: Alternative) -> _Idea:
     """An idea in the notation of a stack file, such as `max_model_len 131072`; what stays as it is goes unsaid."""
-    made = {name: value for name, value in changes.items() if value != getattr(request, name)}
+    made = {name: value for name, value in other.changes.items() if value != getattr(request, name)}
     words = [f"{name} {value}".lower() for name, value in made.items()]
-    return _Idea(" and ".join(words), replace(request, **changes), alternatives)  # type: ignore[arg-type]
+    return _Idea(" and ".join(words), other.applied(request), other.group)
 
 
 def _settings(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
     """Other settings of the same engine on the same machine."""
-    if plan.max_context and request.max_model_len:
-        yield _changed(request, "context", max_model_len=plan.max_context)
-    elif request.max_model_len and plan.kv_tokens and plan.kv_tokens[1] > 0:
-        yield _changed(request, "context", max_model_len=min(plan.kv_tokens[1], request.max_model_len))
-    if request.engine == "vllm" and request.kv_cache_dtype in (None, "auto", "bfloat16"):
-        yield _changed(request, kv_cache_dtype="fp8")
-    if request.engine == "vllm" and (request.max_num_seqs or 1024) > _FEWER_SEQUENCES:
-        yield _changed(request, max_num_seqs=_FEWER_SEQUENCES)
+    for other in engine_of(request.engine).settings_to_try(request, plan):
+        yield _changed(request, other)
 
 
-def _layouts(request: FitRequest, layout: Layout) -> Iterator[_Idea]:
-    """Other layouts on the same GPUs: whole experts, and every power of two that a node holds, the widest first."""
-    if request.engine != "vllm":
-        return
-    if not request.expert_parallel:
-        yield _changed(request, expert_parallel=True)
-    stated = {"pipeline_parallel": request.nodes, "data_parallel": 1, "decode_context_parallel": 1}
-    others = {name: size for name, size in stated.items() if getattr(request, name) is not None}
-    for tp in (64, 32, 16, 8, 4, 2, 1):
-        idea = _changed(request, "tensor", tensor_parallel=tp, **others)
-        if tp <= request.gpus_per_node and resolve_layout(idea.request) != layout:
-            yield idea
+def _layouts(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+    """Other layouts on the same GPUs."""
+    for other in engine_of(request.engine).layouts_to_try(request, plan):
+        yield _changed(request, other)
 
 
 def _more_gpus(request: FitRequest) -> Iterator[_Idea]:

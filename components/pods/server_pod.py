@@ -12,15 +12,16 @@ from typing import Any
 
 import pulumi
 
-from components.pods import fabric, llama_cpp, vllm
-from components.pods.engine_process import EngineProcess, Role
+from components.pods import fabric
 from components.pods.placement import HOSTNAME_LABEL, Placement
 from components.pods.serving import Serving
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.rollout.pod_report import VERSION_ANNOTATION
 from components.weight_volume import PlacedVolume
 from config.quantity import quantity_bytes, whole_gibibytes
-from config.stack.sections import Engine, EngineName, Fabric, Verification
+from config.stack.sections import Engine, Fabric, Verification
+from engines.process import EngineProcess, Probe, ProcessStart, Role
+from engines.registry import engine_of
 
 VERIFIER = Path(__file__).resolve().parents[2] / "stager" / "verify.py"
 _VERIFIER_MOUNT = "/heavylift"
@@ -39,7 +40,7 @@ class ServerPod:
     placement: Placement
     engine: Engine
     model_file: str | None
-    """llama.cpp: the GGUF file to serve."""
+    """The file to serve, for an engine that serves one file."""
     serving: Serving
     verifier_image: str
     """Image with Python for the init container."""
@@ -68,18 +69,23 @@ class ServerPod:
 
     def process(self, role: Role) -> EngineProcess:
         """The engine's process in one part of the server."""
-        if self.engine.name is EngineName.VLLM:
-            return vllm.process(self.weights, self.serving, role)
-        if self.model_file is None:
-            raise ValueError("InferenceServer: llama.cpp needs model_file")
-        return llama_cpp.process(self.weights, self.serving, self.model_file)
+        start = ProcessStart(
+            directory=self.weights.directory,
+            served_name=self.weights.model.repository,
+            model_file=self.model_file,
+            arguments=self.serving.arguments,
+            nodes=self.serving.nodes,
+            ready_seconds=self.serving.engine_ready_seconds,
+        )
+        return engine_of(self.engine.name).process(start, role)
 
     def _fabric(self, role: Role) -> Fabric | None:
         return None if role is Role.ALONE else self.placement.fabric
 
     def _spec(self, role: Role) -> dict[str, Any]:
         programs = {"name": "verifier", "config_map": {"name": self.programs}}
-        empty = [{"name": name, "empty_dir": content} for name, (_, content) in self._empty_directories().items()]
+        directories = self._empty_directories(self.process(role))
+        empty = [{"name": name, "empty_dir": content} for name, (_, content) in directories.items()]
         return {
             "automount_service_account_token": False,
             "termination_grace_period_seconds": self.serving.termination_grace_seconds,
@@ -136,14 +142,14 @@ class ServerPod:
 
     def _engine_container(self, role: Role) -> dict[str, Any]:
         process = self.process(role)
-        directories = self._empty_directories()
+        directories = self._empty_directories(process)
         return {
             "name": "engine",
             "image": self.engine.image,
             "command": list(process.command),
             "args": list(process.arguments),
             "env": self._environment(role),
-            **({} if role is Role.WORKER else self._answers(process.port)),
+            **({} if role is Role.WORKER else self._answers(process)),
             "resources": self._resources(role),
             "security_context": self._security(role),
             "termination_message_policy": "FallbackToLogsOnError",
@@ -153,35 +159,36 @@ class ServerPod:
             ],
         }
 
-    def _answers(self, port: int) -> dict[str, Any]:
+    def _answers(self, process: EngineProcess) -> dict[str, Any]:
         """Port and probes. A worker has neither: the leader is healthy only while all of its group are."""
-        health = {"http_get": {"path": "/health", "port": "http"}, "timeout_seconds": 10}
+        startup = Probe(self.serving.startup_period_seconds, self.serving.startup_failure_threshold)
         return {
-            "ports": [{"name": "http", "container_port": port}],
-            "startup_probe": health
-            | {
-                "period_seconds": self.serving.startup_period_seconds,
-                "failure_threshold": self.serving.startup_failure_threshold,
-            },
-            "liveness_probe": health | {"period_seconds": 30, "failure_threshold": 3},
-            "readiness_probe": health | {"period_seconds": 10, "failure_threshold": 3},
+            "ports": [{"name": "http", "container_port": process.port}],
+            "startup_probe": _probe(process.health_path, startup),
+            "liveness_probe": _probe(process.health_path, process.liveness),
+            "readiness_probe": _probe(process.health_path, process.readiness),
         }
 
     def _environment(self, role: Role) -> list[dict[str, Any]]:
         """The stack's own wins over the plan's, and that over the engine's."""
         between = {} if role is Role.ALONE else fabric.environment(self.placement.fabric)
-        values = between | dict(self.process(role).environment) | dict(self.serving.environment)
+        process = self.process(role)
+        values = between | dict(process.environment) | dict(self.serving.environment)
         plain = [
             {"name": name, "value": value} for name, value in sorted((values | dict(self.engine.environment)).items())
         ]
-        return plain if role is Role.ALONE else [*plain, vllm.OWN_ADDRESS]
+        fields = [
+            {"name": name, "value_from": {"field_ref": {"field_path": path}}}
+            for name, path in sorted(process.pod_fields.items())
+        ]
+        return [*plain, *fields]
 
-    def _empty_directories(self) -> dict[str, tuple[str, dict[str, str]]]:
+    def _empty_directories(self, process: EngineProcess) -> dict[str, tuple[str, dict[str, str]]]:
         """The pod's empty volumes: name to mount path and content."""
         serving = self.serving
-        directories: dict[str, tuple[str, dict[str, str]]] = {}
-        if self.engine.name is EngineName.VLLM:
-            directories["cache"] = (vllm.CACHE_MOUNT, {})
+        directories: dict[str, tuple[str, dict[str, str]]] = {
+            name: (mount, {}) for name, mount in process.cache_directories.items()
+        }
         if serving.shared_memory_bytes:
             size = whole_gibibytes(serving.shared_memory_bytes)
             directories["shared-memory"] = ("/dev/shm", {"medium": "Memory", "size_limit": size})  # noqa: S108
@@ -208,6 +215,15 @@ class ServerPod:
 
     def _security(self, role: Role) -> dict[str, Any]:
         return {"allow_privilege_escalation": False} | fabric.capabilities(self._fabric(role))
+
+
+def _probe(path: str, probe: Probe) -> dict[str, Any]:
+    return {
+        "http_get": {"path": path, "port": "http"},
+        "timeout_seconds": probe.timeout_seconds,
+        "period_seconds": probe.period_seconds,
+        "failure_threshold": probe.failure_threshold,
+    }
 
 
 def _unnamed(value: object) -> None:

@@ -7,7 +7,8 @@ from typing import Self
 
 import pulumi
 
-from config.stack.sections import Engine, EngineName, Nodes, Verification, Weights
+from config.engine_name import EngineName
+from config.stack.sections import Engine, Nodes, Verification, Weights
 from engines.plan import Plan
 from planner.time_limits import TimeLimits
 

@@ -22,6 +22,7 @@ from pydantic import (
 
 from config.bandwidth import Bandwidth
 from config.catalogue import NotInCatalogueError, find_gpu
+from config.engine_name import EngineName
 from config.errors import StackError, sentences
 from config.matching import Matching
 from config.quantity import Quantity
@@ -296,13 +297,6 @@ class Stage(Section):
     service_account: NodeName | None = None
     """Service account of the Job, where a cloud gives it the right to read a mirror; unset: the namespace's own, which
     may do nothing."""
-
-
-class EngineName(StrEnum):
-    """The program that serves the model."""
-
-    VLLM = "vllm"
-    LLAMA_CPP = "llama.cpp"
 
 
 class EncoderMode(StrEnum):

@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 
 from config.catalogue import NotInCatalogueError, find_checkpoint
+from config.engine_name import EngineName
 from config.errors import StackError
-from config.stack.sections import EngineName, StackConfig
+from config.stack.sections import StackConfig
 
 _LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from config.catalogue import Gpu
+from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.quantization import UNQUANTIZED
 from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
@@ -44,7 +44,7 @@ class GgufRequest:
     @property
     def devices(self) -> int:
         """What the layers are spread over."""
-        return self.request.nodes * self.request.gpus_per_node if self.gpu else 1
+        return devices(self.request)
 
     @property
     def slots(self) -> int:
@@ -63,6 +63,19 @@ class GgufRequest:
     def with_experts_on_gpus(self) -> GgufRequest:
         """The same without expert offload."""
         return replace(self, request=replace(self.request, expert_offload=False))
+
+
+def devices(request: FitRequest) -> int:
+    """What the layers are spread over: all GPUs, or the processor."""
+    return request.nodes * request.gpus_per_node if request.gpu else 1
+
+
+def gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> GgufRequest | None:
+    """The request resolved, where its memory can be worked out."""
+    if weights is None or model.unknown or not model.is_gguf:
+        return None
+    resolved = GgufRequest(request, model, find_gpu(request.gpu) if request.gpu else None, weights)
+    return resolved if resolved.cache_type in CACHE_BYTES else None
 
 
 @dataclass(frozen=True, slots=True)

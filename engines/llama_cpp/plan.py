@@ -6,28 +6,53 @@ on the GPUs that is said to be needless and slow.
 
 from __future__ import annotations
 
-from config.catalogue import engines, find_gpu
+from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
+from config.engine_name import EngineName
 from engines.finding import Finding
+from engines.llama_cpp.flags import FLAGS
 from engines.llama_cpp.memory import (
-    CACHE_BYTES,
     GIB,
     GgufRequest,
     cache_bytes_per_token,
     device_need,
+    devices,
+    gguf_request,
     layers_on_device,
     longest_context,
     planned_context,
 )
 from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request
 from engines.logistics import load_seconds, with_logistics
-from engines.plan import Host, Layout, PerGpu, Plan
+from engines.plan import Host, Layout, PerGpu, Plan, Problem
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments
-from engines.rules.driver import driver_compatibility
+from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.rules.host import BASE_MEMORY, check_disk, check_host
 from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
+from engines.versions import Version
+
+MISSING_SETTINGS = frozenset(
+    {
+        "tensor_parallel",
+        "pipeline_parallel",
+        "data_parallel",
+        "expert_parallel",
+        "decode_context_parallel",
+        "max_num_batched_tokens",
+        "gpu_memory_utilization",
+        "block_size",
+        "quantization",
+        "mm_encoder_tp_mode",
+        "language_model_only",
+        "available_kv_gib",
+    }
+)
+"""Fields of the request that llama.cpp has no setting for."""
+
+_START_SECONDS = 15.0
+"""From weights read to the first answer; it compiles nothing. Our own choice: no public log states it."""
 
 _ALL_LAYERS = "999"
 """More layers than any model has: every build takes a number, while the meaning of -1 has changed."""
@@ -36,30 +61,46 @@ _ALL_LAYERS = "999"
 def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     """The plan of a GGUF model."""
     weights = request.weights_bytes or model.staged_bytes
-    findings = [*check_gguf_request(request, model, weights), *check_unused(request)]
-    findings += check_arguments("llama.cpp", request.extra_args)
+    findings = [*check_gguf_request(request, model, weights), *check_unused(request, MISSING_SETTINGS)]
+    findings += check_arguments(FLAGS, request.extra_args)
     if request.gpu:
-        version = request.engine_version or engines()["llama.cpp"]["default_version"]
-        findings += driver_compatibility("llama.cpp", version, request.driver, find_gpu(request.gpu)).findings
+        version = request.engine_version or engines()[EngineName.LLAMA_CPP]["default_version"]
+        findings += llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
     if weights is not None:
         findings += check_disk(request, weights)
-        findings += check_host(request, 1, load_seconds(request, weights))
-    resolved = _case(request, model, weights)
+        findings += check_host(request, 1, load_seconds(request, weights, _START_SECONDS))
+    resolved = gguf_request(request, model, weights)
     if resolved is None:
         plan = _without_memory(request, findings)
     else:
         context = planned_context(resolved)
         findings += check_gguf_memory(resolved, context)
         plan = _plan(resolved, findings, context)
-    return with_logistics(plan, request, weights)
+    return with_logistics(plan, request, weights, _START_SECONDS)
 
 
-def _case(request: FitRequest, model: ModelSpec, weights: int | None) -> GgufRequest | None:
-    """The request resolved, where its memory can be worked out."""
-    if weights is None or model.unknown or not model.is_gguf:
-        return None
-    resolved = GgufRequest(request, model, find_gpu(request.gpu) if request.gpu else None, weights)
-    return resolved if resolved.cache_type in CACHE_BYTES else None
+def plan_unknown_model(request: FitRequest, problem: Problem) -> Plan:
+    """The plan of a model that the planner does not know: what the request says, and nothing of its memory."""
+    plan = Plan(
+        verdict="unknown",
+        problems=(problem,),
+        layout=Layout(pp=devices(request)),
+        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
+        engine_args=requested_llama_arguments(request),
+        host=Host(memory_bytes=BASE_MEMORY if request.gpu else None),
+    )
+    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
+
+
+def llama_cpp_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+    """What follows from the nodes' driver and the image of a build."""
+    image = image_of(EngineName.LLAMA_CPP, version, _build)
+    return driver_compatibility(image, f"llama.cpp {version}", driver, gpu)
+
+
+def _build(version: str) -> Version:
+    """The number of a build of llama.cpp, such as 10920 of `b10920`. Raises ValueError for a commit."""
+    return Version(int(version.removeprefix("b")), 0, 0)
 
 
 def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
@@ -67,6 +108,7 @@ def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
         verdict=judge(findings, tight=False),
         problems=problems_of(findings),
         warnings=warnings_of(findings),
+        layout=Layout(pp=devices(request)),
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
         engine_args=requested_llama_arguments(request),
     )

@@ -16,7 +16,7 @@ from engines.rules.included import stages
 
 def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> Iterator[Finding]:
     """Findings about what is asked for, whatever the memory."""
-    yield from _engine(request, model)
+    yield from _format(model)
     if request.nodes > 1:
         fix = "Use one node, or vLLM over several."
         yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
@@ -33,12 +33,10 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
         yield unknown("weights_not_known", f"The size of {model.name} is not known.", "Name a lock file.")
 
 
-def _engine(request: FitRequest, model: ModelSpec) -> Iterator[Finding]:
+def _format(model: ModelSpec) -> Iterator[Finding]:
     if not model.is_gguf:
         message = f"{model.name} is {model.checkpoint.format}, and llama.cpp reads GGUF files."
         yield rejected("not_gguf", message, "Use vLLM, or a GGUF conversion.")
-    elif request.engine != "llama.cpp":
-        yield rejected("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
 
 
 def _staged_set(model: ModelSpec, gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:

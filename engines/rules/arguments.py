@@ -2,109 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from config.catalogue import engine_flags
+from config.engine_name import EngineName
 from engines.finding import Finding, rejected, warning
 
-OWNED_FLAGS = {
-    "vllm": {
-        "--tensor-parallel-size": "tensor_parallel",
-        "--pipeline-parallel-size": "pipeline_parallel",
-        "--data-parallel-size": "data_parallel",
-        "--enable-expert-parallel": "expert_parallel",
-        "--decode-context-parallel-size": "decode_context_parallel",
-        "--max-model-len": "max_model_len",
-        "--max-num-seqs": "max_num_seqs",
-        "--max-num-batched-tokens": "max_num_batched_tokens",
-        "--kv-cache-dtype": "kv_cache_dtype",
-        "--gpu-memory-utilization": "gpu_memory_utilization",
-        "--block-size": "block_size",
-        "--quantization": "quantization",
-        "--mm-encoder-tp-mode": "mm_encoder_tp_mode",
-        "--language-model-only": "language_model_only",
-    },
-    "llama.cpp": {
-        "--ctx-size": "max_model_len",
-        "-c": "max_model_len",
-        "--parallel": "max_num_seqs",
-        "-np": "max_num_seqs",
-        "-ctk": "kv_cache_dtype",
-        "-ctv": "kv_cache_dtype",
-        "--cpu-moe": "expert_offload",
-        "-cmoe": "expert_offload",
-    },
-}
-"""Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would disagree."""
 
-UNCOUNTED_FLAGS = {
-    "vllm": {
-        "--cpu-offload-gb",
-        "--enable-lora",
-        "--enforce-eager",
-        "--kv-cache-memory-bytes",
-        "--num-gpu-blocks-override",
-        "--speculative-config",
-        "--spec-method",
-        "--spec-model",
-    },
-    "llama.cpp": {
-        "--gpu-layers",
-        "-ngl",
-        "--mmproj",
-        "--n-cpu-moe",
-        "-ncmoe",
-        "--split-mode",
-        "-sm",
-        "--tensor-split",
-        "-ts",
-        "--ubatch-size",
-        "-ub",
-    },
-}
-"""Flags that change what a GPU holds: a draft model and its own cache layer, adapters, weights in host memory."""
+@dataclass(frozen=True, slots=True)
+class FlagRules:
+    """What is known of an engine's flags beside their names, which are in `config/data/engine_flags.json`."""
 
-SERVER_FLAGS = {
-    "vllm": ("--model", "--served-model-name", "--host", "--port", "--uds"),
-    "llama.cpp": ("--model", "-m", "-hf", "--alias", "-a", "--host", "--port"),
-}
-"""Flags that the server which is deployed sets, or that would lead clients and probes elsewhere."""
+    engine: EngineName
+    of_the_plan: Mapping[str, str]
+    """Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would
+    disagree."""
+    not_counted: frozenset[str]
+    """Flags that change what a GPU holds: a draft model and its own cache layer, adapters, weights in host memory."""
+    of_the_server: frozenset[str]
+    """Flags that the server which is deployed sets, or that would lead clients and probes elsewhere."""
 
 
-def check_arguments(engine: str, arguments: Iterable[str]) -> Iterator[Finding]:
+def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Finding]:
     """Findings about each argument, which is a flag or a value of the flag before it."""
     takes_values = False
     for argument in arguments:
         given = argument.split("=", 1)[0]
         if given.startswith("-") and not _is_number(given):
             takes_values = "=" not in argument
-            yield from _flag(engine, given)
+            yield from _flag(rules, given)
         elif not takes_values:
             yield rejected("argument_without_flag", f"{argument!r} follows no flag.", "Name its flag before it.")
 
 
-def _flag(engine: str, given: str) -> Iterator[Finding]:
-    known = engine_flags(engine)
+def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
+    known = engine_flags(rules.engine)
     # A switch `--x` may be turned off by `--no-x`, and a nested value set by `--x.key`.
     flag = known.get("short_forms", {}).get(given, given).split(".", 1)[0]
     positive = flag.replace("--no-", "--", 1)
-    if flag in SERVER_FLAGS[engine]:
+    if flag in rules.of_the_server:
         yield rejected("argument_of_the_server", f"{given} is set by the server that is deployed.", "Remove it.")
     elif flag == "--api-key":
         text = f"{given} would show in the pod and in the stack's state."
         yield rejected("argument_is_secret", text, "Remove it, and let a gateway before the Service ask for keys.")
-    elif flag in UNCOUNTED_FLAGS[engine]:
+    elif flag in rules.not_counted:
         yield warning("argument_not_counted", f"{given} changes what a GPU holds, and the plan does not count it.")
-    elif positive in OWNED_FLAGS[engine]:
+    elif positive in rules.of_the_plan:
         text = f"{given} is set by the plan; given as an extra argument the plan would not know it."
-        yield rejected("argument_of_the_plan", text, f"Use the setting {OWNED_FLAGS[engine][positive]}.")
+        yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
     elif flag not in known["flags"] and positive not in known["flags"]:
-        yield _not_known(engine, known, given, flag)
+        yield _not_known(rules.engine, known, given, flag)
 
 
-def _not_known(engine: str, known: dict[str, Any], given: str, flag: str) -> Finding:
+def _not_known(engine: EngineName, known: dict[str, Any], given: str, flag: str) -> Finding:
     gone = known.get("removed", {}).get(flag.replace("--no-", "--", 1))
     if gone:
         return rejected("argument_gone", f"{given} is {gone} in {engine} {known['version']}.", "Remove it.")

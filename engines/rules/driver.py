@@ -7,12 +7,13 @@ Nothing is changed for an image or driver that is not known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import Gpu, engines
+from config.engine_name import EngineName
 from engines.finding import Finding, rejected, warning
-from engines.request import Engine
 from engines.versions import Version
 
 
@@ -26,12 +27,10 @@ class Compatibility:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def driver_compatibility(engine: Engine, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
-    """What follows from the nodes' driver and the image of an engine's version."""
-    image = _image(engine, version)
+def driver_compatibility(image: dict[str, Any] | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
+    """What follows from the nodes' driver and the image of a release; `engine` names both, such as `vLLM 0.33.0`."""
     if image is None:
-        name = "vLLM" if engine == "vllm" else engine
-        text = f"Which CUDA the image of {name} {version} carries is not known: nothing is done about the driver."
+        text = f"Which CUDA the image of {engine} carries is not known: nothing is done about the driver."
         return Compatibility((warning("image_cuda_not_known", text),))
     if driver is None:
         text = f"No driver version is stated: whether it goes with the image's CUDA {image['cuda']} is not checked."
@@ -66,8 +65,8 @@ def _forward(image: dict[str, Any], driver: str, cuda: tuple[int, int]) -> Compa
     return Compatibility((warning("driver_older_than_image", text),))
 
 
-def _image(engine: Engine, version: str) -> dict[str, Any] | None:
-    read = {"vllm": Version.parse, "llama.cpp": _build}[engine]
+def image_of(engine: EngineName, version: str, read: Callable[[str], Version]) -> dict[str, Any] | None:
+    """What the catalogue knows of the image of a release; `read` orders the engine's versions, or raises ValueError."""
     for image in engines()[engine]["images"]:
         first, last = image["versions"]
         try:
@@ -78,11 +77,6 @@ def _image(engine: Engine, version: str) -> dict[str, Any] | None:
             found: dict[str, Any] = image
             return found
     return None
-
-
-def _build(version: str) -> Version:
-    """The number of a build of llama.cpp, such as 10920 of `b10920`. Raises ValueError for a commit."""
-    return Version(int(version.removeprefix("b")), 0, 0)
 
 
 def _driver_cuda(driver: str) -> tuple[int, int] | None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from engines.finding import Finding
 from engines.logistics import load_seconds, with_logistics
-from engines.plan import Host, Plan
+from engines.plan import Host, PerGpu, Plan, Problem, Verdict
+from engines.request import FitRequest
 from engines.rules.host import check_disk, check_host, host_memory_bytes, shared_memory_bytes
 from engines.rules.included import check_included
 from engines.verdict import judge, problems_of, warnings_of
-from engines.vllm.arguments import vllm_arguments, vllm_environment
+from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
 from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY
 from engines.vllm.memory import Memory, memory_of
-from engines.vllm.resolved_request import ResolvedRequest
+from engines.vllm.resolved_request import ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
 from engines.vllm.rules.layout import check_layout, every_stage_grows
 from engines.vllm.rules.memory import check_known, check_memory
 from engines.vllm.rules.release import check_engine
 from engines.vllm.rules.widths import check_widths
+
+_START_SECONDS = 234.0
+"""From weights read to the first answer: compilation, profiling, graphs, warm-up. A public log of Kimi-K2.6 on 8 B300
+takes 8.3 minutes from cold, 4.4 of them loading."""
 
 
 def plan_vllm(resolved: ResolvedRequest) -> Plan:
@@ -37,8 +42,8 @@ def plan_vllm(resolved: ResolvedRequest) -> Plan:
         findings += check_memory(resolved, memory, context)
     if weights is not None:
         findings += check_disk(request, weights)
-        findings += check_host(request, _gpus_in_pod(resolved), load_seconds(request, weights))
-    return with_logistics(_plan(resolved, findings, memory, context), request, weights)
+        findings += check_host(request, _gpus_in_pod(resolved), load_seconds(request, weights, _START_SECONDS))
+    return with_logistics(_plan(resolved, findings, memory, context), request, weights, _START_SECONDS)
 
 
 def _memory(resolved: ResolvedRequest) -> Memory | None:
@@ -87,6 +92,23 @@ def _max_context(resolved: ResolvedRequest, memory: Memory | None) -> int | None
         return None
     longest = memory.longest(worst=True)
     return min(resolved.model.shape.max_context or longest, longest)
+
+
+def plan_unknown_model(request: FitRequest, problem: Problem, *, verdict: Verdict = "unknown") -> Plan:
+    """The plan of a model that the planner does not know, or that vLLM cannot serve: what the request says, and nothing
+    of its memory."""
+    layout = resolve_layout(request)
+    gpus = min(layout.gpus, request.gpus_per_node) if request.gpu else 0
+    shared = shared_memory_bytes(gpus) if request.shared_memory_bytes is None else request.shared_memory_bytes
+    plan = Plan(
+        verdict=verdict,
+        problems=(problem,),
+        layout=layout,
+        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
+        engine_args=requested_arguments(request, layout),
+        host=Host(shared, host_memory_bytes(gpus, shared) if gpus else None),
+    )
+    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
 
 
 def _host(resolved: ResolvedRequest) -> Host:

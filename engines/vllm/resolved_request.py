@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from config.catalogue import Gpu, engines
+from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
+from config.engine_name import EngineName
 from engines.plan import Layout
 from engines.request import FitRequest
-from engines.rules.driver import Compatibility, driver_compatibility
+from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.versions import Version
 from engines.vllm.attention_backend import Backend, attention_backend
 from engines.vllm.kv_cache import is_fp8
+
+MISSING_SETTINGS = frozenset({"expert_offload"})
+"""Fields of the request that vLLM has no setting for."""
 
 SPARSE_BATCHED_TOKENS = 8192
 """Most batched tokens at which the scratch of sparse decode with an fp8 cache stays small (see `planner.memory`)."""
@@ -46,7 +50,7 @@ class ResolvedRequest:
     @cached_property
     def compatibility(self) -> Compatibility:
         """What the nodes' driver asks of the deployment."""
-        return driver_compatibility("vllm", str(self.version), self.request.driver, self.gpu)
+        return vllm_compatibility(str(self.version), self.request.driver, self.gpu)
 
     @property
     def block(self) -> int:
@@ -78,7 +82,7 @@ class ResolvedRequest:
 
 def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
     """The request with its defaults resolved. Raises ValueError for a version that cannot be read."""
-    vllm = engines()["vllm"]
+    vllm = engines()[EngineName.VLLM]
     version = Version.parse(request.engine_version or vllm["default_version"])
     if request.language_model_only:
         model = model.without_vision()
@@ -99,6 +103,18 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
     if resolved.sparse_scratch_missed and not request.max_num_batched_tokens:
         return replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
     return resolved
+
+
+def vllm_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+    """What follows from the nodes' driver and the image of a release."""
+    image = image_of(EngineName.VLLM, version, Version.parse)
+    return driver_compatibility(image, f"vLLM {version}", driver, gpu)
+
+
+def default_sequences(request: FitRequest) -> int:
+    """Requests at a time of a request that does not say how many. Raises NotInCatalogueError."""
+    gpu = find_gpu(request.gpu or "")
+    return int(_batch_defaults(gpu, engines()[EngineName.VLLM]["batch_defaults"])["max_num_seqs"])
 
 
 def resolve_layout(request: FitRequest) -> Layout:

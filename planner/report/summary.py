@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import NotInCatalogueError, engines, find_gpu
+from config.catalogue import NotInCatalogueError, find_gpu
 from engines.plan import Plan
+from engines.registry import engine_of
 from engines.request import FitRequest
 from planner.report.bars import Bar, bars
 
@@ -64,8 +65,8 @@ def _machine(request: FitRequest) -> str:
 
 
 def _engine(request: FitRequest) -> str:
-    version = request.engine_version or engines().get(request.engine, {}).get("default_version", "")
-    return f"{'vLLM' if request.engine == 'vllm' else request.engine} {version}"
+    engine = engine_of(request.engine)
+    return f"{engine.title} {request.engine_version or engine.default_version}"
 
 
 def _layout(plan: Plan) -> str:
@@ -118,7 +119,7 @@ def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _requests(request: FitRequest, context: int, tokens: int) -> str:
     """What the context serves. That of llama.cpp is divided among its slots, whatever room is left beside it."""
-    if request.engine == "llama.cpp":
+    if "tensor_parallel" in engine_of(request.engine).missing_settings:
         slots = request.max_num_seqs or 1
         return f"{context:,}" if slots == 1 else f"{context:,} over {slots} slots, {context // slots:,} each"
     return f"{context:,}, {tokens / context:.1f} such requests at a time"

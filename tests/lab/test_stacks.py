@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from config.engine_name import EngineName
 from config.stack.file import read_stack_file, stack_file
-from config.stack.sections import EngineName
 from lab.project import Project
 from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT

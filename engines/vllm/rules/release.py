@@ -8,15 +8,16 @@ from engines.finding import Finding, rejected, warning
 from engines.rules.arguments import check_arguments
 from engines.rules.unused import check_unused
 from engines.versions import Version
-from engines.vllm.resolved_request import ResolvedRequest
+from engines.vllm.flags import FLAGS
+from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest
 
 
 def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
     yield from _block(resolved)
-    yield from check_unused(resolved.request)
-    yield from check_arguments("vllm", resolved.request.extra_args)
+    yield from check_unused(resolved.request, MISSING_SETTINGS)
+    yield from check_arguments(FLAGS, resolved.request.extra_args)
 
 
 def _release(resolved: ResolvedRequest) -> Iterator[Finding]:

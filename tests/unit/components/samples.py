@@ -3,7 +3,8 @@
 from components.pods.placement import GPU_RESOURCE, Placement
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
-from config.stack.sections import Engine, EngineName, Model, Stage, Taint, TaintEffect
+from config.engine_name import EngineName
+from config.stack.sections import Engine, Model, Stage, Taint, TaintEffect
 
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 KIMI = StagedWeights(Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT), "669cddc777e743fa")

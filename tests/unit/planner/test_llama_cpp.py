@@ -6,9 +6,9 @@ import pytest
 
 from config.catalogue import engine_flags, find_gpu
 from config.checkpoint.shape import read_shape
+from config.engine_name import EngineName
 from engines.llama_cpp.memory import cache_bytes_per_token, compute_buffer
-from engines.request import Engine
-from engines.rules.driver import driver_compatibility
+from engines.registry import engine_of
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 _ARTICLE = {
@@ -100,14 +100,14 @@ def test_the_driver_is_compared_with_the_cuda_of_the_image(
     assert warning_codes(planned) == warned
 
 
-@pytest.mark.parametrize(("engine", "version"), [("llama.cpp", "b10920"), ("vllm", "0.33.0")])
-def test_an_old_driver_under_a_gpu_without_forward_compatibility_is_refused(engine: Engine, version: str) -> None:
+@pytest.mark.parametrize(("engine", "version"), [(EngineName.LLAMA_CPP, "b10920"), (EngineName.VLLM, "0.33.0")])
+def test_an_old_driver_under_a_gpu_without_forward_compatibility_is_refused(engine: EngineName, version: str) -> None:
     """github.com/ggml-org/llama.cpp/issues/21429"""
     gpu = replace(find_gpu("l4"), title="RTX 5090", data_center=False)
-    [finding] = driver_compatibility(engine, version, "550", gpu).findings
+    [finding] = engine_of(engine).driver_compatibility(version, "550", gpu).findings
     assert finding.code == "driver_too_old"
     assert "RTX 5090" in finding.message
-    assert driver_compatibility(engine, version, "580", gpu).findings == ()
+    assert engine_of(engine).driver_compatibility(version, "580", gpu).findings == ()
 
 
 def test_a_tiny_model_is_served_from_host_memory() -> None:

@@ -4,36 +4,38 @@ Over several nodes it is vLLM's own multi-node start, without Ray: every pod is 
 and all but the leader are headless. vLLM 0.33 derives the ranks of tensor, pipeline and data parallelism from that.
 """
 
-from components.pods.engine_process import EngineProcess, Role
-from components.pods.serving import Serving
-from components.pods.staged_weights import StagedWeights
+from __future__ import annotations
+
+from engines.process import EngineProcess, ProcessStart, Role
 
 PORT = 8000
 CACHE_MOUNT = "/cache"
 """Writable place for compiled kernels and remote code; the weights are read-only."""
-OWN_ADDRESS = {"name": "VLLM_HOST_IP", "value_from": {"field_ref": {"field_path": "status.podIP"}}}
+_OWN_ADDRESS = {"VLLM_HOST_IP": "status.podIP"}
 """Address under which the ranks of a group reach this pod. Left to itself vLLM takes that of the route to the internet,
 and loopback where there is none."""
 
 
-def process(weights: StagedWeights, serving: Serving, role: Role) -> EngineProcess:
+def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
     """vLLM on the GPUs of one pod."""
     return EngineProcess(
-        command=("vllm", "serve", weights.directory),
+        command=("vllm", "serve", start.directory),
         arguments=(
-            *("--served-model-name", weights.model.repository),
+            *("--served-model-name", start.served_name),
             *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
             *("--port", str(PORT)),
-            *serving.arguments,
-            *_group_arguments(serving.nodes, role),
+            *start.arguments,
+            *_group_arguments(start.nodes, role),
         ),
         environment={
             "HF_HOME": f"{CACHE_MOUNT}/huggingface",
             "HF_HUB_OFFLINE": "1",
             "VLLM_CACHE_ROOT": f"{CACHE_MOUNT}/vllm",
-            "VLLM_ENGINE_READY_TIMEOUT_S": str(serving.engine_ready_seconds),
+            "VLLM_ENGINE_READY_TIMEOUT_S": str(start.ready_seconds),
         },
         port=PORT,
+        pod_fields={} if role is Role.ALONE else _OWN_ADDRESS,
+        cache_directories={"cache": CACHE_MOUNT},
     )
 
 

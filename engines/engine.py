@@ -1,0 +1,113 @@
+"""What an engine is to the rest of heavylift: one protocol, implemented once in each engine's folder.
+
+All that differs between engines lies behind it. Whoever needs an engine asks `engines.registry` for it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from config.catalogue import Gpu
+from config.checkpoint.model_spec import ModelSpec
+from config.engine_name import EngineName
+from engines.plan import Plan, Problem
+from engines.process import EngineProcess, ProcessStart, Role
+from engines.request import FitRequest
+from engines.rules.driver import Compatibility
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where an engine's Prometheus metrics are, and what it calls those that operators watch.
+
+    `None`: the engine does not count it.
+    """
+
+    path: str
+    requests_running: str
+    """Gauge: requests that are computed."""
+    requests_waiting: str
+    """Gauge: requests in the queue."""
+    prompt_tokens: str
+    """Counter: tokens of prompts."""
+    generated_tokens: str
+    """Counter: tokens of answers."""
+    kv_cache_usage: str | None
+    """Gauge: share of the KV cache in use, 0 to 1."""
+    time_to_first_token: str | None
+    """Histogram: seconds from a request to its first token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A change of a request that may make it work; the planner plans it before it is suggested."""
+
+    changes: Mapping[str, int | str | bool]
+    """Fields of the request and their new values."""
+    group: str = ""
+    """Of the alternatives with the same word here only the first that works is suggested."""
+
+    def applied(self, request: FitRequest) -> FitRequest:
+        """The request with the change made."""
+        return replace(request, **self.changes)  # type: ignore[arg-type]
+
+
+class Engine(Protocol):
+    """An inference server: what it reads, what it takes of a GPU, how its process is started and watched."""
+
+    @property
+    def name(self) -> EngineName:
+        """As a stack file says it."""
+
+    @property
+    def title(self) -> str:
+        """As messages say it."""
+
+    @property
+    def default_version(self) -> str:
+        """Version that the catalogue pins."""
+
+    @property
+    def default_image(self) -> str:
+        """Image of that version."""
+
+    @property
+    def missing_settings(self) -> frozenset[str]:
+        """Fields of the request for which this engine has no setting."""
+
+    @property
+    def online_quantization(self) -> frozenset[str]:
+        """Methods by which it quantises an unquantised checkpoint while it loads."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Its Prometheus metrics."""
+
+    def reads(self, checkpoint_format: str) -> bool:
+        """Whether it serves checkpoints of that format (`bf16`, `fp8`, `nvfp4`, `int4`, `mxfp4`, `gguf`)."""
+
+    def expected_version(self, version: str) -> str:
+        """What a version is expected to be, in words, where `version` cannot be read as one; empty where it can."""
+
+    def driver_compatibility(self, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+        """What follows from the nodes' driver and the image of a version."""
+
+    def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
+        """The plan of a model: every rule, the memory, the arguments and the verdict."""
+
+    def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
+        """The plan of a model that the planner does not know: what the request itself says, and why it is no more."""
+
+    def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
+        """The arithmetic of a plan's memory, line by line, each with its formula and source."""
+
+    def settings_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
+        """Other settings on the same machine that may make a rejected plan fit, the smallest change first."""
+
+    def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
+        """Other layouts over the same GPUs."""
+
+    def process(self, start: ProcessStart, role: Role) -> EngineProcess:
+        """The process of one pod. Raises ValueError where `start` lacks what this engine needs."""

@@ -1,0 +1,35 @@
+"""The engines by name. A new engine is one more case here; until it is there, mypy fails on `assert_never`."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from config.engine_name import EngineName
+from engines.engine import Engine
+from engines.llama_cpp.engine import LlamaCpp
+from engines.vllm.engine import Vllm
+
+_VLLM: Engine = Vllm()
+_LLAMA_CPP: Engine = LlamaCpp()
+
+
+def engine_of(name: EngineName) -> Engine:
+    """The engine of that name."""
+    match name:
+        case EngineName.VLLM:
+            return _VLLM
+        case EngineName.LLAMA_CPP:
+            return _LLAMA_CPP
+        case _:
+            assert_never(name)
+
+
+def engine_for(checkpoint_format: str) -> EngineName:
+    """The engine to plan with where none is named: the first that reads checkpoints of that format.
+
+    Raises ValueError where none does.
+    """
+    for name in EngineName:
+        if engine_of(name).reads(checkpoint_format):
+            return name
+    raise ValueError(f"no engine reads checkpoints of format {checkpoint_format!r}")

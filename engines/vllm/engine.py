@@ -1,0 +1,84 @@
+"""vLLM behind the engine protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.catalogue import Gpu, engines, find_gpu
+from config.checkpoint.model_spec import ModelSpec
+from config.engine_name import EngineName
+from engines.engine import Alternative, Metrics
+from engines.plan import Plan, Problem
+from engines.process import EngineProcess, ProcessStart, Role
+from engines.request import FitRequest
+from engines.rules.driver import Compatibility
+from engines.versions import Version
+from engines.vllm.alternatives import other_layouts, other_settings
+from engines.vllm.explain import explain_vllm
+from engines.vllm.plan import plan_unknown_model, plan_vllm
+from engines.vllm.process import vllm_process
+from engines.vllm.resolved_request import MISSING_SETTINGS, resolve, vllm_compatibility
+
+
+class Vllm:
+    """vLLM: safetensors checkpoints on GPUs, on one node or over several."""
+
+    name = EngineName.VLLM
+    title = "vLLM"
+    missing_settings = MISSING_SETTINGS
+    online_quantization = frozenset({"fp8"})
+    metrics = Metrics(
+        # docs.vllm.ai, "Metrics" of the design documents: names of the V1 engine.
+        path="/metrics",
+        requests_running="vllm:num_requests_running",
+        requests_waiting="vllm:num_requests_waiting",
+        prompt_tokens="vllm:prompt_tokens_total",
+        generated_tokens="vllm:generation_tokens_total",
+        kv_cache_usage="vllm:kv_cache_usage_perc",
+        time_to_first_token="vllm:time_to_first_token_seconds",  # noqa: S106 - a metric
+    )
+
+    @property
+    def default_version(self) -> str:
+        return str(engines()[self.name]["default_version"])
+
+    @property
+    def default_image(self) -> str:
+        return str(engines()[self.name]["image"])
+
+    def reads(self, checkpoint_format: str) -> bool:
+        return checkpoint_format != "gguf"
+
+    def expected_version(self, version: str) -> str:
+        try:
+            Version.parse(version)
+        except ValueError:
+            return "a release such as 0.33.0"
+        return ""
+
+    def driver_compatibility(self, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
+        return vllm_compatibility(version, driver, gpu)
+
+    def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
+        if model.is_gguf:
+            problem = Problem("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
+            return plan_unknown_model(request, problem, verdict="rejected")
+        if request.gpu is None:
+            problem = Problem("gpu_needed", "vLLM serves from GPUs: none is given.", "Name a GPU.")
+            return plan_unknown_model(request, problem, verdict="rejected")
+        return plan_vllm(resolve(request, model, find_gpu(request.gpu)))
+
+    def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
+        return plan_unknown_model(request, problem)
+
+    def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
+        return explain_vllm(request, model, plan)
+
+    def settings_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
+        return other_settings(request, plan)
+
+    def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
+        return other_layouts(request, plan)
+
+    def process(self, start: ProcessStart, role: Role) -> EngineProcess:
+        return vllm_process(start, role)
