@@ -9,12 +9,12 @@ from pathlib import Path
 
 from stager.lease import LEASE_SECONDS
 from stager.listing import REPOSITORY
-from stager.order import DEFAULT_STALL_SECONDS, default_streams
+from stager.order import DEFAULT_STALL_SECONDS, default_mirror_streams
 from stager.source_name import HUB
+from stager.streams import MOST_STREAMS
 from stager.users import USER
 from stager.verify import TERMINATION_LOG
 
-MOST_STREAMS = 256
 MOST_SECONDS = 86_400
 
 Doors = argparse._SubParsersAction
@@ -41,7 +41,7 @@ def _add_stage(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser
     door.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
     door.add_argument("--user", type=_user, metavar="NAMESPACE/STACK", help="mark the directory as this stack's")
     _add_lease(door)
-    _add_sources(door)
+    _add_sources(door, None, "as many as the line rewards")
     door.add_argument(
         "--native-xet",
         action="store_true",
@@ -64,7 +64,7 @@ def _add_mirror(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParse
     door = doors.add_parser("mirror", help="fill an S3 mirror with what a lock lists")
     door.add_argument("lock", type=_path, help="the lock file")
     door.add_argument("target", help="s3://bucket/prefix")
-    _add_sources(door)
+    _add_sources(door, default_mirror_streams(), f"two for each core, 8 to 16; here {default_mirror_streams()}")
     return door
 
 
@@ -101,7 +101,7 @@ def _add_include(door: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_sources(door: argparse.ArgumentParser) -> None:
+def _add_sources(door: argparse.ArgumentParser, streams: int | None, by_default: str) -> None:
     door.add_argument(
         "--source",
         dest="sources",
@@ -112,8 +112,8 @@ def _add_sources(door: argparse.ArgumentParser) -> None:
     door.add_argument(
         "--streams",
         type=_between(int, 1, MOST_STREAMS),
-        default=default_streams(),
-        help="connections at once (default: two for each core, 8 to 16; here %(default)s)",
+        default=streams,
+        help=f"connections at once (default: {by_default})",
     )
     door.add_argument(
         "--stall-seconds",

@@ -64,10 +64,11 @@ def without_secrets(url: str) -> str:
 class RangeReader:
     """A pool of connections for `streams` simultaneous reads, by way of the proxies that the environment names.
 
-    A read is given up when no byte came for `stall_seconds`.
+    A read is given up when no byte came for `stall_seconds`. One that is `inside` the cluster uses no proxy and
+    follows no redirect.
     """
 
-    def __init__(self, *, streams: int, stall_seconds: float) -> None:
+    def __init__(self, *, streams: int, stall_seconds: float, inside: bool = False) -> None:
         self._timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, stall_seconds), read=stall_seconds)
         self._stall_seconds = stall_seconds
         require_usable_environment()
@@ -75,8 +76,9 @@ class RangeReader:
         self._direct = urllib3.PoolManager(maxsize=streams, ssl_context=trust)
         self._proxies = {
             scheme: urllib3.ProxyManager(url, maxsize=streams, ssl_context=trust, proxy_headers=_proxy_credentials(url))
-            for scheme, url in proxies().items()
+            for scheme, url in ({} if inside else proxies()).items()
         }
+        self._most_redirects = 0 if inside else MAX_REDIRECTS
 
     def read(self, address: Address, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` up to `end` of `file`, in pieces of up to 1 MiB.
@@ -97,7 +99,7 @@ class RangeReader:
 
     def _get(self, address: Address, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         url, sent = address.url, {**address.headers, **headers}
-        for _ in range(MAX_REDIRECTS + 1):
+        for _ in range(self._most_redirects + 1):
             response = self._request(url, sent)
             if response.status not in REDIRECTS:
                 return response
@@ -106,7 +108,7 @@ class RangeReader:
             if urlsplit(target).netloc != urlsplit(url).netloc:
                 sent = headers
             url = target
-        raise SourceRefusal(f"{without_secrets(address.url)}: more than {MAX_REDIRECTS} redirects")
+        raise SourceRefusal(f"{without_secrets(address.url)}: more than {self._most_redirects} redirects")
 
     def _request(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         pool = self._pool(url)

@@ -18,11 +18,13 @@ from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
 from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
 from stager.order import Order
+from stager.part import Part
 from stager.patience import LONG_PATIENCE
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.source import sources
 from stager.source_name import HUB, require_names
+from stager.streams import StreamCount
 from stager.supply import Supply
 from stager.transfer import Transfer
 from stager.users import mark
@@ -164,16 +166,16 @@ def _transfer(order: Order, listing: Listing, lease: Lease, progress: Progress, 
     progress.say(
         f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
     )
-    reader = RangeReader(streams=order.streams, stall_seconds=order.stall_seconds)
+    streams = StreamCount(fixed=order.streams)
+    reader = RangeReader(streams=streams.most, stall_seconds=order.stall_seconds)
     supply = Supply(sources(order.sources, listing, reader), say=progress.say, pause=pause_until(ending))
     transfer = Transfer(
-        order.directory,
-        listing,
+        [Part(order.directory, file) for file in listing.files],
         supply,
         progress=progress,
         require_lease=lease.require,
         ending=ending,
-        streams=order.streams,
+        streams=streams,
     )
     require_space(order.directory, transfer.missing_bytes)
     if order.native_xet:

@@ -45,15 +45,18 @@ class Supply:
         self._closed_until: dict[str, float] = {}
         self._resting: dict[str, tuple[float, str]] = {}
         self._suppliers: dict[str, set[str]] = defaultdict(set)
+        self._rejections: dict[str, int] = defaultdict(int)
 
     def read(self, file: RemoteFile, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
         """The bytes from `start` up to `end`, from the first source that gives them; `skip` puts the first ones last.
+
+        So does each time that the file was rejected.
 
         Raises `Unobtainable` when all refuse the file and `StagerError` when those that do not are out of order.
         """
         failures = 0
         while start < end:
-            source = self._choose(file, skip)
+            source = self._choose(file, skip + self._rejections[file.path])
             self._pause(self._closed_until.get(source.name, 0.0) - time.monotonic())
             try:
                 for chunk in source.read(file, start, end):
@@ -73,6 +76,19 @@ class Supply:
     def used(self) -> list[str]:
         """The names of the sources that the files came from."""
         return sorted({name for names in self._suppliers.values() for name in names})
+
+    def may_be_claimed(self, file: RemoteFile) -> bool:  # noqa: ARG002 - of some supplies it depends on the file
+        """Whether some source may have `file` already."""
+        return True
+
+    def ended(self, file: RemoteFile, *, verified: bool) -> None:
+        """`file` lies under its own name with the right hash, or cannot be had."""
+
+    def reject(self, file: RemoteFile) -> bool:
+        """Note that the bytes of `file` were wrong; whether it is worth fetching again, from another source first."""
+        self.forget_suppliers(file)
+        self._rejections[file.path] += 1
+        return self._rejections[file.path] < max(2, len(self.sources))
 
     def forget_suppliers(self, file: RemoteFile) -> None:
         """The bytes of `file` that came so far were thrown away."""

@@ -1,4 +1,4 @@
-"""Fetches many files at once, in blocks, by a fixed number of streams, and hashes them while they come.
+"""Fetches many files at once, in blocks, by as many streams as the line rewards, and hashes them while they come.
 
 A stream takes a file of its own as long as there are any, so that its bytes are in order and hashed from memory; when
 fewer files than streams are left, several share one. Memory is bounded by the streams, never by the sizes: each
@@ -12,16 +12,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from stager.ending import STOPPED
 from stager.errors import StagerError, Stopped
-from stager.listing import Listing, RemoteFile
-from stager.part import BLOCK_BYTES, Part
+from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
+from stager.part import Part
 from stager.progress import Progress
+from stager.streams import TICK_SECONDS, StreamCount
 from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
@@ -29,56 +28,12 @@ GRACE_SECONDS = 3.0
 FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
 STRAGGLER_RATIO = 20
-# Less than this may have lain ready in the socket, and says nothing about a connection's speed.
-RATED_BYTES = BLOCK_BYTES // 2
-
-
-class State(Enum):
-    """How far one file is."""
-
-    WAITING = auto()
-    TAKEN = auto()  # one stream has it for itself, to begin or to finish it
-    FETCHING = auto()
-    DONE = auto()
-    FAILED = auto()
-
-
-@dataclass
-class Job:
-    """One file of the run: how much of it was kept, up to where its blocks are given out, and to how many streams."""
-
-    part: Part
-    state: State = State.WAITING
-    kept: int = 0
-    given: int = 0
-    streams: int = 0
-    attempts: int = 0
-
-    @property
-    def file(self) -> RemoteFile:
-        """The file as its repository lists it."""
-        return self.part.file
-
-    @property
-    def has_block_to_give(self) -> bool:
-        """Whether one more stream may fetch of it without running more than two blocks for each ahead of the hash."""
-        ahead = self.given - self.part.hashed // BLOCK_BYTES * BLOCK_BYTES
-        return (
-            self.state is State.FETCHING
-            and self.given < self.file.size
-            and ahead < 2 * BLOCK_BYTES * (self.streams + 1)
-        )
-
-    def give_block(self) -> tuple[int, int]:
-        """The next block, for the stream that asks: from where, up to where."""
-        start = self.given
-        self.given = min(start + BLOCK_BYTES, self.file.size)
-        self.streams += 1
-        return start, self.given
+# Less than this says nothing about a connection's speed.
+RATED_BYTES = LEAST_BLOCK_BYTES
 
 
 class Transfer:
-    """One run over the files of `listing`, by `streams` streams.
+    """One run over the files of `parts`, by as many streams as `streams` allows at any moment.
 
     `require_lease` raises when this process may no longer write. `ending` is set, by a signal or here, when all
     streams are to end.
@@ -86,41 +41,39 @@ class Transfer:
 
     def __init__(
         self,
-        directory: Path,
-        listing: Listing,
+        parts: Sequence[Part],
         supply: Supply,
         *,
         progress: Progress,
         require_lease: Callable[[], None],
         ending: threading.Event,
-        streams: int,
+        streams: StreamCount,
     ) -> None:
-        self._jobs = [Job(Part(directory, file)) for file in listing.files]
+        self._jobs = Jobs(parts)
         self._supply = supply
         self._progress = progress
         self._require_lease = require_lease
         self._ending = ending
         self._streams = streams
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._failures: dict[str, str] = {}
         self._best_rate = 0.0
-        progress.total = listing.total_bytes
+        progress.total = sum(part.file.size for part in parts)
 
     @property
     def missing_bytes(self) -> int:
         """What the volume has still to hold before all files are there, in bytes."""
-        return sum(job.file.size - job.part.bytes_on_disk for job in self._jobs)
+        return sum(job.file.size - job.part.bytes_on_disk for job in self._jobs.all)
 
     def run(self) -> list[Part]:
         """Fetch and verify everything; raises `StagerError` with every file that could not be had."""
-        threads = [threading.Thread(target=self._stream, name=f"stream {n}", daemon=True) for n in range(self._streams)]
-        for thread in (*threads, threading.Thread(target=self._flush, name="flush", daemon=True)):
-            thread.start()
-        while any(thread.is_alive() for thread in threads) and not self._ending.wait(0.1):
-            pass
+        threading.Thread(target=self._flush, name="flush", daemon=True).start()
+        self._run_streams()
         deadline = time.monotonic() + GRACE_SECONDS
-        for thread in threads:
+        for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()) if self._ending.is_set() else None)
         if self._error:
             raise self._error
@@ -128,7 +81,23 @@ class Transfer:
             raise Stopped(STOPPED)
         if self._failures:
             raise StagerError("; ".join(f"{path}: {reason}" for path, reason in sorted(self._failures.items())))
-        return [job.part for job in self._jobs]
+        return [job.part for job in self._jobs.all]
+
+    def _run_streams(self) -> None:
+        """Keep as many streams at work as are allowed, until all files have ended or the run is to end."""
+        seen, looked = self._progress.fetched, time.monotonic()
+        while not self._jobs.all_ended and not self._ending.is_set():
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            for _ in range(len(self._threads), self._streams.allowed):
+                thread = threading.Thread(target=self._stream, name="stream", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            with self._changed:
+                self._changed.wait_for(lambda: self._jobs.all_ended or self._ending.is_set(), TICK_SECONDS)
+            fetched, now = self._progress.fetched, time.monotonic()
+            all_busy = self._busy >= self._streams.allowed
+            self._streams.tick((fetched - seen) / (now - looked), all_busy=all_busy)
+            seen, looked = fetched, now
 
     def _check(self) -> None:
         if self._ending.is_set():
@@ -138,15 +107,20 @@ class Transfer:
     def _stream(self) -> None:
         with self._ending_the_run_on_error():
             while (work := self._next_work()) is not None:
-                work()
+                try:
+                    work()
+                finally:
+                    with self._changed:
+                        self._busy -= 1
 
     def _flush(self) -> None:
         """Keep the disk busy while bytes come; else all streams would wait for it together when their files end."""
         with self._ending_the_run_on_error():
-            while not (self._ending.wait(FLUSH_SECONDS) or self._all_ended):
-                for job in self._jobs:
-                    if job.state is State.FETCHING:
-                        self._on_volume(job, lambda job: job.part.flush())
+            while not (self._ending.wait(FLUSH_SECONDS) or self._jobs.all_ended):
+                with self._changed:
+                    fetching = self._jobs.fetching
+                for job in fetching:
+                    self._on_volume(job, lambda job: job.part.flush())
 
     @contextlib.contextmanager
     def _ending_the_run_on_error(self) -> Iterator[None]:
@@ -160,38 +134,31 @@ class Transfer:
             with self._changed:
                 self._changed.notify_all()
 
-    @property
-    def _all_ended(self) -> bool:
-        return all(job.state in (State.DONE, State.FAILED) for job in self._jobs)
-
     def _next_work(self) -> Callable[[], None] | None:
-        """What this stream does next: begin a file, fetch a block, or None when all files are done or failed."""
+        """What this stream does next: begin a file or fetch a block. None: all is done, or streams are too many."""
         with self._changed:
-            while not self._ending.is_set():
-                if self._all_ended:
-                    return None
+            while not (self._ending.is_set() or self._jobs.all_ended or self._busy >= self._streams.allowed):
                 if (work := self._claim()) is not None:
+                    self._busy += 1
                     return work
                 self._changed.wait(1.0)
         return None
 
     def _claim(self) -> Callable[[], None] | None:
-        begun = sum(job.state in (State.TAKEN, State.FETCHING) for job in self._jobs)
-        waiting = next((job for job in self._jobs if job.state is State.WAITING), None)
-        if waiting and begun < self._streams:
-            waiting.state = State.TAKEN
-            return lambda: self._on_volume(waiting, self._begin)
-        giving = min((job for job in self._jobs if job.has_block_to_give), key=lambda job: job.streams, default=None)
-        if giving is None:
+        if self._jobs.begun < self._streams.allowed and (job := self._jobs.take_waiting(self._supply.may_be_claimed)):
+            begin = job
+            return lambda: self._on_volume(begin, self._begin)
+        block = self._jobs.take_block(self._streams.allowed)
+        if block is None:
             return None
-        start, end = giving.give_block()
+        giving, start, end = block
         return lambda: self._on_volume(giving, lambda job: self._fetch(job, start, end))
 
     def _on_volume(self, job: Job, work: Callable[[Job], None]) -> None:
         try:
             work(job)
         except OSError as error:
-            raise volume_error(error, job.part.path) from None
+            raise volume_error(error, Path(error.filename or job.part.path)) from None
 
     def _begin(self, job: Job) -> None:
         """Take over what is on the volume of this file, verified; then let its blocks be fetched."""
@@ -208,7 +175,8 @@ class Transfer:
             return
         job.part.open(watch)
         self._progress.add_reused(job.part.hashed - seen)
-        job.kept = job.given = job.part.hashed
+        with self._changed:
+            self._jobs.note_kept(job)
         if job.given == job.file.size:
             self._finish(job)
         else:
@@ -224,7 +192,7 @@ class Transfer:
             job.streams -= 1
             last = not job.streams and (job.given == job.file.size or job.state is State.FAILED)
             if last and job.state is State.FETCHING:
-                job.state = State.TAKEN
+                self._jobs.set(job, State.TAKEN)
             self._changed.notify_all()
         if last:
             self._finish(job)
@@ -232,7 +200,7 @@ class Transfer:
     def _fetch_until_slow(self, job: Job, start: int, end: int) -> int:
         """Fetch from `start` over one connection; returns how far it came: to `end`, or to where it was given up."""
         began, position = time.monotonic(), start
-        for chunk in self._supply.read(job.file, start, end, skip=job.attempts):
+        for chunk in self._supply.read(job.file, start, end):
             self._check()
             if job.state is State.FAILED:
                 break
@@ -264,7 +232,7 @@ class Transfer:
             return
         origin = ", ".join(self._supply.suppliers(job.file)) or "the volume"
         self._throw_away(job)
-        if job.attempts < max(2, len(self._supply.sources)):
+        if self._supply.reject(job.file) and job.file.size:
             self._progress.say(f"{job.file.path} from {origin}: {problem}; fetching it again")
             self._set(job, State.FETCHING)
         else:
@@ -274,10 +242,9 @@ class Transfer:
     def _throw_away(self, job: Job) -> None:
         self._progress.add_reused(-job.kept)
         self._progress.add_fetched(job.kept - job.file.size)
-        self._supply.forget_suppliers(job.file)
         job.part.restart()
-        job.kept = job.given = 0
-        job.attempts += 1
+        with self._changed:
+            self._jobs.restart(job)
 
     def _fail(self, job: Job, reason: str) -> None:
         self._failures.setdefault(job.file.path, reason)
@@ -285,6 +252,8 @@ class Transfer:
         self._set(job, State.FAILED)
 
     def _set(self, job: Job, state: State) -> None:
+        if state in (State.DONE, State.FAILED):
+            self._supply.ended(job.file, verified=state is State.DONE)
         with self._changed:
-            job.state = state
+            self._jobs.set(job, state)
             self._changed.notify_all()

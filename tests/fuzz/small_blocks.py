@@ -2,10 +2,10 @@
 
 import os
 
+import stager.jobs
 import stager.part
 import stager.ranges
 import stager.source
-import stager.transfer
 
 BLOCK_BYTES = 64 * 1024
 CHUNK_BYTES = 16 * 1024
@@ -13,7 +13,7 @@ CHUNK_BYTES = 16 * 1024
 
 def shrink() -> None:
     """Make blocks and pieces small in this process."""
-    for module in (stager.part, stager.transfer):
+    for module in (stager.part, stager.jobs):
         vars(module)["BLOCK_BYTES"] = BLOCK_BYTES
     for module in (stager.ranges, stager.source):
         vars(module)["CHUNK_BYTES"] = CHUNK_BYTES

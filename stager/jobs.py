@@ -1,0 +1,142 @@
+"""The files of one run and how far each is; what a stream may do next is found without looking at all of them.
+
+Nothing here locks: whoever asks holds the transfer's own lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from stager.listing import RemoteFile
+from stager.part import BLOCK_BYTES, Part
+
+LEAST_BLOCK_BYTES = 4 * 1024 * 1024
+"""Each block is a request of its own, and waits for its first byte."""
+BLOCKS_PER_STREAM = 4
+LOOKED_AT = 64
+"""So many waiting files are asked whether they can be had already."""
+
+
+class State(Enum):
+    """How far one file is."""
+
+    WAITING = auto()
+    TAKEN = auto()  # one stream has it for itself, to begin or to finish it
+    FETCHING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+@dataclass(eq=False)
+class Job:
+    """One file of the run: how much of it was kept, up to where its blocks are given out, and to how many streams."""
+
+    part: Part
+    state: State = State.WAITING
+    kept: int = 0
+    given: int = 0
+    streams: int = 0
+
+    @property
+    def file(self) -> RemoteFile:
+        """The file as its repository lists it."""
+        return self.part.file
+
+    def has_block_to_give(self, block_bytes: int) -> bool:
+        """Whether one more stream may fetch of it without running more than two blocks for each ahead of the hash."""
+        ahead = self.given - self.part.hashed // block_bytes * block_bytes
+        return self.given < self.file.size and ahead < 2 * block_bytes * (self.streams + 1)
+
+    def give_block(self, block_bytes: int) -> tuple[int, int]:
+        """The next block, for the stream that asks: from where, up to where."""
+        start = self.given
+        self.given = min((start // block_bytes + 1) * block_bytes, self.file.size)
+        self.streams += 1
+        return start, self.given
+
+
+class Jobs:
+    """All files of a run, in the order in which they are to be begun."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self.all = [Job(part) for part in parts]
+        self._waiting = deque(self.all)
+        self._fetching: dict[Job, None] = {}
+        self._taken = 0
+        self._ended = 0
+        self._ungiven = sum(job.file.size for job in self.all)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every file is there or has failed."""
+        return self._ended == len(self.all)
+
+    @property
+    def begun(self) -> int:
+        """How many files are in the making."""
+        return self._taken + len(self._fetching)
+
+    @property
+    def fetching(self) -> list[Job]:
+        """The files whose blocks may be fetched."""
+        return list(self._fetching)
+
+    def take_waiting(self, can_be_had: Callable[[RemoteFile], bool]) -> Job | None:
+        """The next file to begin, for the caller alone, or None when none of the next can be had yet."""
+        for place in range(min(LOOKED_AT, len(self._waiting))):
+            if can_be_had(self._waiting[place].file):
+                job = self._waiting[place]
+                del self._waiting[place]
+                self.set(job, State.TAKEN)
+                return job
+        self._waiting.rotate(-LOOKED_AT)
+        return None
+
+    def take_block(self, streams: int) -> tuple[Job, int, int] | None:
+        """A block of the file with the fewest streams: the file, from where, up to where."""
+        length = self._block_bytes(streams)
+        giving = min(
+            (job for job in self._fetching if job.has_block_to_give(length)), key=lambda job: job.streams, default=None
+        )
+        if giving is None:
+            return None
+        start, end = giving.give_block(length)
+        self._ungiven -= end - start
+        return giving, start, end
+
+    def set(self, job: Job, state: State) -> None:
+        """Note how far a file is now; one that failed stays so."""
+        if job.state is State.FAILED:
+            return
+        if job.state is State.TAKEN:
+            self._taken -= 1
+        self._fetching.pop(job, None)
+        job.state = state
+        if state is State.TAKEN:
+            self._taken += 1
+        elif state is State.FETCHING:
+            self._fetching[job] = None
+        elif state in (State.DONE, State.FAILED):
+            self._ended += 1
+            self._ungiven -= job.file.size - job.given
+            job.given = job.file.size
+
+    def note_kept(self, job: Job) -> None:
+        """The file's beginning is on the volume already."""
+        self._ungiven -= job.part.hashed - job.given
+        job.kept = job.given = job.part.hashed
+
+    def restart(self, job: Job) -> None:
+        """All bytes of the file are to be fetched again."""
+        self._ungiven += job.given
+        job.kept = job.given = 0
+
+    def _block_bytes(self, streams: int) -> int:
+        """The length of the next block: shorter where there are too few long ones for all streams to the end."""
+        length = BLOCK_BYTES
+        while length > LEAST_BLOCK_BYTES and self._ungiven < length * streams * BLOCKS_PER_STREAM:
+            length //= 2
+        return length

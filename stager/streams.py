@@ -1,0 +1,95 @@
+"""How many connections a transfer uses at once: few at first, more while they bring more, never more than fit.
+
+A connection over a long line carries 10 to 100 MB/s whatever the line can do, so that only their number fills it. On
+a short line or a slow machine more of them cost processor time and bring nothing. So the number doubles while the
+rate grows, goes back to where the rate was best, and is tried again now and then, since a line changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+FIRST_STREAMS = 8
+MOST_STREAMS = 256
+"""Of any kind: what a person may ask for."""
+MOST_FOUND_STREAMS = 128
+"""How far the number grows by itself: 12.8 GB/s at 100 MB/s a connection."""
+MEMORY_SHARE = 8
+"""One part in so many of the memory may hold what streams have in their hands."""
+STREAM_BYTES = 2 * 1024 * 1024
+
+TICK_SECONDS = 0.3
+GROWTH = 1.15
+TICKS_WITHOUT_GROWTH = 2
+TICKS_BETWEEN_TRIALS = 50
+TRIAL_TICKS = 5
+WORTH = 1.05
+
+# https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files, and the same of version 1.
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_MEMORY = Path("/proc/meminfo")
+
+
+class StreamCount:
+    """Finds the number of streams that a line rewards; `allowed` is the number at this moment.
+
+    `tick` is to be called every `TICK_SECONDS`. With `fixed` streams, it is that number for good.
+    """
+
+    def __init__(self, *, fixed: int | None = None, most: int | None = None) -> None:
+        self.most = fixed or min(MOST_FOUND_STREAMS, most or streams_in_memory(memory_bytes()))
+        self.allowed = fixed or min(FIRST_STREAMS, self.most)
+        self._best_rate = 0.0
+        self._best = self.allowed
+        self._without_growth = 0
+        self._growing = self.allowed < self.most
+        self._until_trial = TICKS_BETWEEN_TRIALS
+        self._rates: list[float] = []
+
+    def tick(self, bytes_per_second: float, *, all_busy: bool) -> None:
+        """Take the rate since the last call; it says nothing unless all allowed streams were at work."""
+        if not all_busy or not bytes_per_second:
+            self._rates.clear()
+        elif self._growing:
+            self._grow(bytes_per_second)
+        else:
+            self._try_more(bytes_per_second)
+
+    def _grow(self, rate: float) -> None:
+        if rate > self._best_rate * GROWTH:
+            self._best_rate, self._best, self._without_growth = rate, self.allowed, 0
+            self.allowed = min(2 * self.allowed, self.most)
+            return
+        self._without_growth += 1
+        if self._without_growth >= TICKS_WITHOUT_GROWTH:
+            self.allowed, self._growing = self._best, False
+
+    def _try_more(self, rate: float) -> None:
+        """Once in a while, for some ticks, half as many more; they stay if they were worth it."""
+        self._rates.append(rate)
+        if self.allowed > self._best:
+            if len(self._rates) < 2 * TRIAL_TICKS:
+                return
+            before, with_more = (sum(self._rates[part]) for part in (slice(TRIAL_TICKS), slice(TRIAL_TICKS, None)))
+            if with_more > before * WORTH:
+                self._best = self.allowed
+            self.allowed = self._best
+            self._rates.clear()
+        elif len(self._rates) >= self._until_trial and self.allowed < self.most:
+            self._rates = self._rates[-TRIAL_TICKS:]
+            self.allowed = min(self.allowed + max(1, self.allowed // 2), self.most)
+
+
+def streams_in_memory(memory: int) -> int:
+    """How many streams fit into their share of so many bytes of memory; one at least."""
+    return max(1, memory // MEMORY_SHARE // STREAM_BYTES)
+
+
+def memory_bytes() -> int:
+    """The memory of this machine, or what the container may use of it."""
+    bounds = [int(_MEMORY.read_text().split("MemTotal:", 1)[1].split()[0]) * 1024]
+    for limit in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            bounds.append(int(limit.read_text()))
+    return min(bounds)
