@@ -9,7 +9,8 @@ from typing import TypedDict
 
 import pulumi
 
-from components.pods.placement import GPU_RESOURCE, Placement
+from components.pods.placement import Placement
+from config.catalogue import find_gpu
 from config.stack.sections import Nodes
 
 
@@ -32,7 +33,7 @@ class BareMetalGpuNodes(pulumi.ComponentResource):
         self.placement = Placement(
             hostnames=tuple(nodes.names),
             taints=tuple(nodes.taints),
-            gpu_resource=GPU_RESOURCE if nodes.gpu else None,
+            gpu_resource=find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
             fabric=nodes.fabric,
             nvme_path=nodes.nvme_path,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,19 +37,52 @@ class NotInCatalogueError(Exception):
         self.name = name
 
 
+class VendorName(StrEnum):
+    """Who makes GPUs."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
+class CollectiveLibrary(StrEnum):
+    """The library through which the ranks of a server talk. RCCL reads the environment variables of NCCL."""
+
+    NCCL = "NCCL"
+    RCCL = "RCCL"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVendor:
+    """What the software on a vendor's nodes calls its GPUs."""
+
+    name: VendorName
+    title: str
+    resource: str
+    """Extended resource of its device plugin, such as `nvidia.com/gpu`."""
+    product_label: str
+    """Node label with the kind of the GPUs."""
+    driver_labels: tuple[str, ...]
+    """Node labels with the driver's version, the newest spelling first."""
+    driver: str
+    """Name of the kernel driver."""
+    collective_library: CollectiveLibrary
+
+
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """One kind of GPU."""
 
     name: str
     title: str
+    vendor: GpuVendor
     labels: tuple[str, ...]
-    """Values of the node label `nvidia.com/gpu.product`, as prefixes."""
+    """Values of the vendor's product label, as prefixes."""
     smi_mib: int
     """Total memory as `nvidia-smi` prints it, in MiB."""
     torch_gib: float | None
     """Total memory as torch reports it, in GiB: what vLLM multiplies. `None`: no log shows it."""
-    compute_capability: tuple[int, int]
+    compute_capability: tuple[int, int] | None
+    """CUDA's; `None`: the GPU has no CUDA."""
     data_center: bool
     """Whether CUDA's forward compatibility is supported."""
 
@@ -266,17 +300,41 @@ def _gpus_by_name() -> dict[str, Gpu]:
     return names
 
 
+@cache
+def _vendors() -> dict[str, GpuVendor]:
+    return {entry["name"]: _vendor(entry) for entry in _read("gpus.json")["vendors"]}
+
+
+def _vendor(entry: Fields) -> GpuVendor:
+    return GpuVendor(
+        name=VendorName(entry["name"]),
+        title=entry["title"],
+        resource=entry["resource"],
+        product_label=entry["product_label"],
+        driver_labels=tuple(entry["driver_labels"]),
+        driver=entry["driver"],
+        collective_library=CollectiveLibrary(entry["collective_library"]),
+    )
+
+
 def _gpu(entry: Fields) -> Gpu:
-    major, minor = entry["compute_capability"].split(".")
     return Gpu(
         name=entry["name"],
         title=entry["title"],
+        vendor=_vendors()[entry["vendor"]],
         labels=tuple(entry["labels"]),
         smi_mib=entry["smi_mib"],
         torch_gib=entry["torch_gib"],
-        compute_capability=(int(major), int(minor)),
+        compute_capability=_capability(entry["compute_capability"]),
         data_center=entry["data_center"],
     )
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _model(entry: Fields) -> Model:

@@ -36,7 +36,7 @@ class FitRequest:
     fabric: str | None = None
     """Between nodes: `none`, `infiniband` or `efa`; unset: not known."""
     driver: str | None = None
-    """Version of the NVIDIA driver on the nodes, such as `580.95.05`."""
+    """Version of the GPU driver on the nodes, such as `580.95.05`."""
     instance_type: str | None = None
     """AWS instance type of the nodes, for its price and host memory."""
     usd_per_gpu_hour: float | None = None

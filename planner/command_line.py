@@ -71,7 +71,7 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--nodes", type=int, metavar="N")
     group.add_argument("--gpus-per-node", type=int, metavar="N", help="default: what the layout takes, else 8")
     group.add_argument("--fabric", choices=("none", "infiniband", "efa"), help="between nodes")
-    group.add_argument("--driver", metavar="VERSION", help="NVIDIA driver of the nodes")
+    group.add_argument("--driver", metavar="VERSION", help="GPU driver of the nodes")
     group.add_argument("--instance-type", metavar="TYPE", help="EC2 instance type, for its price")
     group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="what a GPU costs")
     group.add_argument("--tp", type=int, metavar="N", dest="tensor_parallel", help="tensor parallel")

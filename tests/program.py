@@ -11,8 +11,9 @@ import pytest
 from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
-from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.pods.placement import HOSTNAME_LABEL
 from components.rollout import server_watch
+from config.catalogue import find_gpu
 from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
 from tests.recording_engine import Recording, record
@@ -24,7 +25,7 @@ OVERRIDES = ("HEAVYLIFT_STAGE_IMAGE", "HEAVYLIFT_ENGINE_IMAGE", "HF_ENDPOINT")
 def fit_cluster(stack: StackConfig) -> ClusterFacts:
     """A cluster with exactly what a stack relies on, or one node where it names none."""
     nodes = stack.nodes
-    allocatable = {GPU_RESOURCE: str(nodes.gpus_per_node)}
+    allocatable = {find_gpu(nodes.gpu).vendor.resource: str(nodes.gpus_per_node)} if nodes.gpu else {}
     if nodes.fabric:
         allocatable[nodes.fabric.resource] = str(nodes.fabric.count)
     return ClusterFacts(

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from components.cluster.facts import ClusterFacts, PodFacts
 from components.cluster.quantity import whole
 from components.pods.labels import identity
-from components.pods.placement import GPU_RESOURCE
 from components.pods.serving import Serving
+from config.catalogue import find_gpu
 from config.stack.sections import StackConfig
 
 _MOST_NAMED = 3
@@ -31,7 +31,7 @@ class HeldDevices:
 def held_devices(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> HeldDevices:
     """What pods other than the stack's own hold on its nodes."""
     others = [pod for pod in facts.pods if not pod.ending and pod.priority >= 0 and not _is_own(pod, instance, stack)]
-    wanted = {GPU_RESOURCE: serving.gpus}
+    wanted = {find_gpu(stack.nodes.gpu).vendor.resource: serving.gpus} if stack.nodes.gpu else {}
     if stack.nodes.fabric and serving.nodes > 1:
         wanted[stack.nodes.fabric.resource] = stack.nodes.fabric.count
     held = {

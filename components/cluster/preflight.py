@@ -16,15 +16,12 @@ from components.cluster.held_devices import held_devices
 from components.cluster.quantity import whole
 from components.cluster.settling import STATE_TAINTS, read_settled
 from components.pods.labels import labels
-from components.pods.placement import GPU_RESOURCE, HOSTNAME_LABEL
+from components.pods.placement import HOSTNAME_LABEL
 from components.pods.serving import Serving
 from components.weight_volume import claim_name, volume_name
-from config.catalogue import find_gpu
+from config.catalogue import Gpu, find_gpu
 from config.quantity import gigabytes
-from config.stack.sections import StackConfig, Taint, TaintEffect, WeightsKind
-
-_PRODUCT_LABEL = "nvidia.com/gpu.product"
-_DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.full")
+from config.stack.sections import Nodes, StackConfig, Taint, TaintEffect, WeightsKind
 
 
 @dataclass(frozen=True)
@@ -140,11 +137,20 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
     yield from _untolerated(stack.nodes.taints, node)
     if stack.nodes.names and node.labels.get(HOSTNAME_LABEL) != node.name:
         yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
-    yield from _other_gpu(stack.nodes.gpu, node)
-    yield from _lacking(node, GPU_RESOURCE, stack.nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
+    if stack.nodes.gpu:
+        yield from _gpu_faults(stack.nodes, find_gpu(stack.nodes.gpu), node)
     if fabric := stack.nodes.fabric:
         yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")
-    yield from _other_driver(stack.nodes.driver, node)
+
+
+def _gpu_faults(nodes: Nodes, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
+    kind = node.labels.get(gpu.vendor.product_label)
+    if kind and not kind.startswith(gpu.labels):
+        yield f"has GPUs of the kind {kind}: expected {nodes.gpu} (heavylift:nodes.gpu)"
+    yield from _lacking(node, gpu.vendor.resource, nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
+    driver = next((node.labels[label] for label in gpu.vendor.driver_labels if label in node.labels), None)
+    if nodes.driver and driver and not f"{driver}.".startswith(f"{nodes.driver}."):
+        yield f"has driver {driver}: expected {nodes.driver} (heavylift:nodes.driver)"
 
 
 def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
@@ -167,18 +173,6 @@ def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
     same_value = known.value is None or known.value == taint.get("value", "")
     same_effect = known.effect is None or known.effect == taint["effect"]
     return known.key == taint["key"] and same_value and same_effect
-
-
-def _other_gpu(expected: str | None, node: NodeFacts) -> Iterator[str]:
-    actual = node.labels.get(_PRODUCT_LABEL)
-    if expected and actual and not actual.startswith(find_gpu(expected).labels):
-        yield f"has GPUs of the kind {actual}: expected {expected} (heavylift:nodes.gpu)"
-
-
-def _other_driver(expected: str | None, node: NodeFacts) -> Iterator[str]:
-    actual = next((node.labels[label] for label in _DRIVER_LABELS if label in node.labels), None)
-    if expected and actual and f"{actual}.".startswith(f"{expected}.") is False:
-        yield f"has driver {actual}: expected {expected} (heavylift:nodes.driver)"
 
 
 def volume_faults(instance: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:

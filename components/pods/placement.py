@@ -9,9 +9,6 @@ from typing import Any
 
 from config.stack.sections import Fabric, Taint
 
-GPU_RESOURCE = "nvidia.com/gpu"
-"""Extended resource of NVIDIA's device plugin."""
-
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 """Label by which a pod or a volume is tied to one node; the kubelet sets it."""
 

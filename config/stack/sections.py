@@ -163,7 +163,7 @@ class Nodes(Section):
     gpus_per_node: Annotated[int, Strict(), Field(ge=0, validate_default=True)] = 0
     """GPUs of each node that this stack may take."""
     driver: DriverVersion | None = None
-    """Version of the NVIDIA driver on the nodes, in full or its first parts; unset: not known."""
+    """Version of the GPU driver on the nodes, in full or its first parts; unset: not known."""
     nvme_path: AbsolutePath | None = None
     """Where the nodes' local NVMe is mounted, such as `/mnt/nvme`."""
     fabric: Fabric | None = None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from config.catalogue import Gpu, engines
+from config.catalogue import Gpu, VendorName, engines
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, warning
 from engines.versions import Version
@@ -29,6 +29,19 @@ class Compatibility:
 
 def driver_compatibility(image: dict[str, Any] | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
     """What follows from the nodes' driver and the image of a release; `engine` names both, such as `vLLM 0.33.0`."""
+    match gpu.vendor.name:
+        case VendorName.NVIDIA:
+            return _cuda_compatibility(image, engine, driver, gpu)
+        case VendorName.AMD:
+            text = (
+                f"Whether the image of {engine} goes with the driver {gpu.vendor.driver} of the nodes is not checked."
+            )
+            return Compatibility((warning("driver_not_checked", text),))
+        case _:
+            assert_never(gpu.vendor.name)
+
+
+def _cuda_compatibility(image: dict[str, Any] | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
     if image is None:
         text = f"Which CUDA the image of {engine} carries is not known: nothing is done about the driver."
         return Compatibility((warning("image_cuda_not_known", text),))

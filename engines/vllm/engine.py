@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
@@ -66,7 +67,16 @@ class Vllm:
         if request.gpu is None:
             problem = Problem("gpu_needed", "vLLM serves from GPUs: none is given.", "Name a GPU.")
             return plan_unknown_model(request, problem, verdict="rejected")
-        return plan_vllm(resolve(request, model, find_gpu(request.gpu)))
+        gpu = find_gpu(request.gpu)
+        if gpu.compute_capability is None:
+            text = (
+                f"What vLLM takes on {gpu.title} is not known: its memory was compared with public logs of CUDA only."
+            )
+            problem = Problem("gpu_vendor_not_known", text, "Measure it on the machine itself.")
+            return plan_unknown_model(
+                replace(request, weights_bytes=request.weights_bytes or model.staged_bytes), problem
+            )
+        return plan_vllm(resolve(request, model, gpu))
 
     def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
         return plan_unknown_model(request, problem)

@@ -138,7 +138,7 @@ def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, bud
 def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload:
     shape, experts = resolved.model.shape, resolved.model.shape.experts
     block_fp8 = resolved.model.expert_scheme is FP8_BLOCK
-    aligned = experts is not None and block_fp8 and resolved.gpu.compute_capability >= (9, 0)
+    aligned = experts is not None and block_fp8 and resolved.capability >= (9, 0)
     return Workload(
         tp=resolved.layout.tp,
         pp=resolved.layout.pp,

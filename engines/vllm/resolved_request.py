@@ -31,6 +31,8 @@ class ResolvedRequest:
     model: ModelSpec
     gpu: Gpu
     version: Version
+    capability: tuple[int, int]
+    """Compute capability of the GPU."""
     layout: Layout
     kv_cache_dtype: str
     utilization: float
@@ -42,7 +44,7 @@ class ResolvedRequest:
         """The attention backend; `None`: there is none for this GPU."""
         return attention_backend(
             self.model.shape,
-            self.gpu.compute_capability,
+            self.capability,
             fp8=is_fp8(self.kv_cache_dtype),
             dcp=self.layout.dcp,
         )
@@ -81,7 +83,10 @@ class ResolvedRequest:
 
 
 def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
-    """The request with its defaults resolved. Raises ValueError for a version that cannot be read."""
+    """The request with its defaults resolved. Raises ValueError for a version that cannot be read, and a GPU without
+    CUDA."""
+    if gpu.compute_capability is None:
+        raise ValueError(f"{gpu.title} has no compute capability: expected a GPU with CUDA")
     vllm = engines()[EngineName.VLLM]
     version = Version.parse(request.engine_version or vllm["default_version"])
     if request.language_model_only:
@@ -94,6 +99,7 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         model=model,
         gpu=gpu,
         version=version,
+        capability=gpu.compute_capability,
         layout=resolve_layout(request),
         kv_cache_dtype=request.kv_cache_dtype or model.checkpoint.kv_cache_dtype or "auto",
         utilization=request.gpu_memory_utilization or _utilization(version, vllm["gpu_memory_utilization"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from config.catalogue import Gpu, engine_flags, engines
+from config.catalogue import engine_flags, engines
 from config.checkpoint.shape import LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
@@ -31,7 +31,7 @@ def check_formats(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 def needs_weight_only_experts(resolved: ResolvedRequest) -> bool:
     """Whether the experts must be told to use weight-only kernels: block FP8 on a GPU without FP8."""
-    return _has_fp8_experts(resolved) and resolved.gpu.compute_capability < FP8_CAPABILITY
+    return _has_fp8_experts(resolved) and resolved.capability < FP8_CAPABILITY
 
 
 def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
         yield rejected(
             "no_attention_backend",
             f"{resolved.model.name} has sparse latent attention, for which vLLM has backends on compute capability "
-            f"9.0 and 10.x only; {capability_of(resolved.gpu)}. The reason is the attention, whatever format the "
+            f"9.0 and 10.x only; {capability_of(resolved)}. The reason is the attention, whatever format the "
             "weights have.",
         )
 
@@ -79,17 +79,17 @@ def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
     if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
         message = f"What a token costs in kv_cache_dtype {dtype!r} under this attention is not known."
         yield unknown("cache_type_without_formula", message, "Use fp8, or leave kv_cache_dtype out.")
-    elif is_fp8(dtype) and resolved.gpu.compute_capability < FP8_CAPABILITY:
+    elif is_fp8(dtype) and resolved.capability < FP8_CAPABILITY:
         yield unknown(
             "cache_type_on_old_gpu",
-            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(resolved.gpu)}, and fp8 "
+            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(resolved)}, and fp8 "
             "begins with 8.9 (github.com/vllm-project/vllm/issues/26431).",
             "Leave kv_cache_dtype out.",
         )
 
 
 def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
-    name, capability, gpu = resolved.model.name, resolved.gpu.compute_capability, capability_of(resolved.gpu)
+    name, capability, gpu = resolved.model.name, resolved.capability, capability_of(resolved)
     if resolved.model.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
         rule = release_rule("nvfp4_before_10", resolved.version)
         yield from by_release(
@@ -121,7 +121,7 @@ def _has_fp8_experts(resolved: ResolvedRequest) -> bool:
     return resolved.model.shape.experts is not None and resolved.model.expert_scheme.name.startswith("fp8")
 
 
-def capability_of(gpu: Gpu) -> str:
-    """What messages say of a GPU's compute capability."""
-    major, minor = gpu.compute_capability
-    return f"{gpu.title} has compute capability {major}.{minor}"
+def capability_of(resolved: ResolvedRequest) -> str:
+    """What messages say of the GPU's compute capability."""
+    major, minor = resolved.capability
+    return f"{resolved.gpu.title} has compute capability {major}.{minor}"

@@ -34,11 +34,11 @@ def _expert_width(resolved: ResolvedRequest) -> Iterator[Finding]:
         refined = gcd(128, experts.width // tp, resolved.model.shape.hidden)
         if refined < _SMALLEST_REFINED_BLOCK:
             yield rejected("expert_width_not_in_blocks", message)
-        elif rule.standing is Standing.WORKS and resolved.gpu.compute_capability < FP8_CAPABILITY:
+        elif rule.standing is Standing.WORKS and resolved.capability < FP8_CAPABILITY:
             yield unknown(
                 "expert_width_not_in_blocks",
                 f"{resolved.model.name}: {cut}. Finer blocks are for Triton kernels, which need FP8 arithmetic; "
-                f"{capability_of(resolved.gpu)}, and whether weight-only kernels take that width is not known.",
+                f"{capability_of(resolved)}, and whether weight-only kernels take that width is not known.",
                 "Use expert parallelism, which leaves the experts whole.",
             )
         else:

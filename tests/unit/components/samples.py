@@ -1,11 +1,12 @@
 """The pieces from which tests of single components are put together."""
 
-from components.pods.placement import GPU_RESOURCE, Placement
+from components.pods.placement import Placement
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
 from config.engine_name import EngineName
 from config.stack.sections import Engine, Model, Stage, Taint, TaintEffect
 
+GPU_RESOURCE = "nvidia.com/gpu"
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 KIMI = StagedWeights(Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT), "669cddc777e743fa")
 GEMMA = StagedWeights(

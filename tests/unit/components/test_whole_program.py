@@ -13,7 +13,6 @@ from components.cluster.api import ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts, PodFacts, VolumeFacts
 from components.pods import fabric
 from components.pods.labels import labels
-from components.pods.placement import GPU_RESOURCE
 from config.stack.file import read_sections, stack_file
 from config.stack.sections import StackConfig
 from tests.program import PROGRAM, fit_cluster, run_program
@@ -145,7 +144,7 @@ HELD = "node h200-0: 8 of 8 nvidia.com/gpu are held by team-a/train-0 (8), and t
 
 def taken_cluster() -> ClusterFacts:
     """What the stack h200 relies on, in the hands of another."""
-    holder = PodFacts("team-a", "train-0", "h200-0", devices={GPU_RESOURCE: 8})
+    holder = PodFacts("team-a", "train-0", "h200-0", devices={"nvidia.com/gpu": 8})
     return replace(fit_cluster(StackConfig.parse(H200)), pods=[holder])
 
 
