@@ -19,6 +19,7 @@ from components.pods.staged_weights import StagedWeights
 from components.pods.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
 from components.weight_volume import PlacedVolume
 from config.stack.sections import Stage
+from stager.verify import OWN_DIRECTORY
 
 _PACKAGES = "packages"
 _PACKAGES_MOUNT = "/packages"
@@ -167,7 +168,7 @@ class WeightStage(pulumi.ComponentResource):
     def _environment(self) -> dict[str, str]:
         """What both containers see; the stack's own environment wins."""
         return {
-            "HF_HOME": f"{self._args['weights'].directory}/.heavylift/hub",
+            "HF_HOME": f"{self._args['weights'].directory}/{OWN_DIRECTORY}/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
             # Xet's client would keep chunks of what it fetched for a next time, on the volume of the weights.

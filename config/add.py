@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from config.checkpoint.config_fields import config_faults
 from config.checkpoint.directory import MODELOPT_FILE, quantization_config
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
 from config.checkpoint.safetensors import Header, header_groups
+from stager.listing import matches
 
 _CONNECTIONS = 8
 _GGUF_BLOCK_BYTES = 4 * 2**20
@@ -71,7 +71,7 @@ def add(
 def _entry(repository: str, revision: str, include: tuple[str, ...], quality: str) -> dict[str, Any]:
     info = HfApi().model_info(repository, revision=revision, files_metadata=True)
     files = [_File(sibling.rfilename, sibling.size or 0) for sibling in info.siblings or ()]
-    wanted = [file for file in files if not include or any(fnmatch(file.path, pattern) for pattern in include)]
+    wanted = [file for file in files if not include or any(matches(file.path, pattern) for pattern in include)]
     gguf = [file.path for file in wanted if file.path.endswith(".gguf")]
     commit = info.sha or revision
     if gguf:

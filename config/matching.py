@@ -1,6 +1,7 @@
 """Text of a given form, as an annotation: the check, what the error says was expected, and the editor's pattern."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,5 +27,22 @@ class Matching:
 
     def _check(self, text: str) -> str:
         if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"is not valid: expected {self.expectation}")
+        return text
+
+
+@dataclass(frozen=True)
+class Checking:
+    """Metadata for `Annotated[str, Checking(...)]`: text that a function accepts. An editor cannot check it."""
+
+    accepts: Callable[[str], bool]
+    expectation: str
+    """What the error says after "expected"."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, text: str) -> str:
+        if not self.accepts(text):
             raise ValueError(f"is not valid: expected {self.expectation}")
         return text

@@ -59,21 +59,17 @@ class Listing:
 def select(listing: Listing, include: Sequence[str]) -> Listing:
     """The files of `listing` that match any of the `include` patterns (all, when there are none).
 
-    Patterns are shell patterns over the whole path, as the hub's own tools read them: `*` also matches `/`, and a
-    trailing `/` means everything below. Raises `StagerError` for a useless pattern or a set of shards with gaps.
+    Raises `StagerError` for a useless pattern or a set of shards with gaps.
     """
-    matches = {
-        pattern: [file for file in listing.files if fnmatch.fnmatchcase(file.path, _whole(pattern))]
-        for pattern in include
-    }
-    useless = [pattern for pattern, matching in matches.items() if not matching]
+    selected = {pattern: [file for file in listing.files if matches(file.path, pattern)] for pattern in include}
+    useless = [pattern for pattern, matching in selected.items() if not matching]
     if useless:
         names = ", ".join(sorted(file.path for file in listing.files)[:8])
         raise StagerError(
             f"include: no file of {listing.repository} at {listing.commit} matches {', '.join(useless)}; "
             f"it has {len(listing.files)} files: {names}{', …' if len(listing.files) > 8 else ''}"
         )
-    chosen = {file for matching in matches.values() for file in matching} if include else set(listing.files)
+    chosen = {file for matching in selected.values() for file in matching} if include else set(listing.files)
     if not chosen:
         raise StagerError(f"{listing.repository} has no files at {listing.commit}")
     _refuse_unsafe_paths(chosen)
@@ -82,8 +78,13 @@ def select(listing: Listing, include: Sequence[str]) -> Listing:
     return Listing(listing.repository, listing.revision, listing.commit, ordered)
 
 
-def _whole(pattern: str) -> str:
-    return pattern + "*" if pattern.endswith("/") else pattern
+def matches(path: str, pattern: str) -> bool:
+    """Whether an include pattern selects a path.
+
+    Patterns are shell patterns over the whole path, as the hub's own tools read them: `*` also matches `/`, and a
+    trailing `/` means everything below.
+    """
+    return fnmatch.fnmatchcase(path, pattern + "*" if pattern.endswith("/") else pattern)
 
 
 def _refuse_unsafe_paths(files: Iterable[RemoteFile]) -> None:

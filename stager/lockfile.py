@@ -17,6 +17,7 @@ from stager.listing import FULL_COMMIT, REPOSITORY, Listing, RemoteFile, is_safe
 from stager.verify import Manifest
 
 LOCK_VERSION = 1
+MOST_SHOWN = 8  # problems of one lock
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_BYTES = 2**63 - 1  # of a file, https://www.man7.org/linux/man-pages/man2/lseek.2.html
 
@@ -40,13 +41,17 @@ def render_lock(listing: Listing) -> str:
 
 def read_lock(path: Path) -> Listing:
     """The listing that the lock file at `path` holds; raises `StagerError` with all that is wrong with it."""
+    return parse_lock(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of the lock file at `path`; raises `StagerError` where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise StagerError(f"lock {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise StagerError(f"lock {path}: is not a text in UTF-8; expected a weights lock") from None
-    return parse_lock(text, str(path))
 
 
 def parse_lock(text: str, name: str) -> Listing:
@@ -56,6 +61,8 @@ def parse_lock(text: str, name: str) -> Listing:
     except (ValueError, RecursionError) as error:
         raise StagerError(f"lock {name}: not valid JSON: {error}") from None
     wrong = list(_problems(lock))
+    if len(wrong) > MOST_SHOWN:
+        wrong[MOST_SHOWN:] = [f"and {len(wrong) - MOST_SHOWN} more"]
     if wrong:
         raise StagerError(f"lock {name}: " + "; ".join(wrong))
     files = tuple(RemoteFile(entry["path"], entry["size"], entry["sha256"]) for entry in lock["files"])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stager.digest import DIGEST
 from stager.errors import StagerError, WrongUsage
 from stager.lease import LEASE_SECONDS, Lease
 from stager.manifest import withdraw_manifest
@@ -23,9 +24,8 @@ from stager.users import marked_ns, unmark, users
 from stager.verify import OWN_DIRECTORY, Unverified, manifest_path, read_manifest
 from stager.volume import volume_error
 
-DIGEST = re.compile(r"[0-9a-f]{16}")
 # What is removed is first renamed, in one step, and then emptied at leisure.
-GRAVE = re.compile(r"[0-9a-f]{16}\.removed\.[0-9a-f]{8}")
+GRAVE = re.compile(rf"{DIGEST.pattern}\.removed\.[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,15 @@ from urllib.parse import SplitResult, urlsplit
 from stager.errors import WrongUsage
 
 HUB = "hub"
+SOURCES = "hub, s3://bucket/prefix, https://host/path or /directory"
 _CREDENTIALS = re.compile(r"((?:\w+://)?).*@", re.DOTALL)
 
 
 def require_names(names: Sequence[str]) -> None:
     """Refuse all texts that name no source, at once."""
-    wrong = ", ".join(shown(name) for name in names if not _is_source(name))
+    wrong = ", ".join(shown(name) for name in names if not is_source(name))
     if wrong:
-        raise WrongUsage(f"source {wrong}: expected hub, s3://bucket/prefix, https://host/path or /directory")
+        raise WrongUsage(f"source {wrong}: expected {SOURCES}")
 
 
 def require_mirror(name: str) -> None:
@@ -40,7 +41,8 @@ def is_web_address(text: str) -> bool:
     return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def _is_source(name: str) -> bool:
+def is_source(name: str) -> bool:
+    """Whether a text names a source."""
     is_directory = name.startswith(("/", "file:///"))
     return name == HUB or is_directory or _is_bucket(name) or is_web_address(name)
 

@@ -218,15 +218,20 @@ def write_termination_message(lines: list[str], path: Path) -> None:
         print(f"verify: cannot write {path}: {error.strerror}", file=sys.stderr)
 
 
-def main(arguments: list[str] | None = None, program: str = "verify") -> int:
-    """Verify as the command line says; 0 when the directory may be served, 1 when not."""
+def command_line(program: str = "verify") -> argparse.ArgumentParser:
+    """What may be said on the command line."""
     parser = argparse.ArgumentParser(prog=program, description="Check staged weights against their manifest.")
     parser.add_argument("directory", type=Path, help="the staged directory, <mount>/<digest>")
     parser.add_argument("--full", action="store_true", help="hash every byte, in parallel")
     parser.add_argument("--repository", help="refuse another repository than this")
     parser.add_argument("--revision", help="refuse another revision than this, as the stack writes it")
     parser.add_argument("--termination-log", type=Path, default=TERMINATION_LOG, help="default: %(default)s")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None, program: str = "verify") -> int:
+    """Verify as the command line says; 0 when the directory may be served, 1 when not."""
+    options = command_line(program).parse_args(arguments)
     started = time.monotonic()
     found = problems(options.directory, full=options.full, repository=options.repository, revision=options.revision)
     if found:

@@ -144,13 +144,18 @@ def _text(file: Path) -> str:
         return "unknown"
 
 
-def main() -> int:
-    """Exit status 0, or 1 with every problem on standard error."""
+def command_line() -> argparse.ArgumentParser:
+    """What may be said on the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--root", type=Path, default=Path("/"), help="read the trees below this directory")
     parser.add_argument("--device", action="append", default=[], dest="devices", help="device to use; unset: all given")
     parser.add_argument("--resource", default="", help="the device plugin's resource, for the messages")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Exit status 0, or 1 with every problem on standard error."""
+    arguments = command_line().parse_args()
     found = problems(arguments.root, devices=arguments.devices, resource=arguments.resource)
     if not found:
         print("InfiniBand is there: NCCL will use it")

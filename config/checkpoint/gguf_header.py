@@ -6,11 +6,12 @@ The list of tensors that follows is not read.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+from stager.listing import SHARD
 
 MAGIC = b"GGUF"
 
@@ -97,13 +98,10 @@ def read_gguf(file: BinaryIO) -> GgufHeader:
     return GgufHeader(metadata)
 
 
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
-
-
 def shard_of(name: str) -> tuple[int, int]:
     """Number and count of a file's shard by its name; (1, 1) for a file of its own."""
-    match = _SHARD.search(name)
-    return (int(match[1]), int(match[2])) if match else (1, 1)
+    match = SHARD.fullmatch(name)
+    return (int(match["number"]), int(match["count"])) if match else (1, 1)
 
 
 def _exactly(file: BinaryIO, count: int) -> bytes:

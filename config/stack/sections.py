@@ -4,7 +4,6 @@ Every value is checked before anything else runs. Unknown keys are refused, and 
 key, its value and what was expected. Nothing here knows Pulumi, so the planner and the editor's schema share it.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Self, TypeVar
@@ -24,13 +23,13 @@ from config.bandwidth import Bandwidth
 from config.catalogue import NotInCatalogueError, find_gpu
 from config.engine_name import EngineName
 from config.errors import StackError, sentences
-from config.matching import Matching
+from config.matching import Checking, Matching
 from config.quantity import Quantity
+from stager.listing import FULL_COMMIT, REPOSITORY
+from stager.source_name import SOURCES, is_source
 
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0. Text that looks like a number is none, as `true` is no text: YAML has types."""
-
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 Text = Annotated[str, Matching(r"\S(.*\S)?", "text that neither is empty nor begins or ends with a space")]
 DnsLabel = Annotated[
@@ -40,7 +39,7 @@ NodeName = Annotated[
     str, Matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the node's name as `kubectl get nodes` prints it")
 ]
 AbsolutePath = Annotated[str, Matching(r"/[\w.@+-]+(/[\w.@+-]+)*", "an absolute path such as /mnt/nvme")]
-Repository = Annotated[str, Matching(r"[\w.-]+/[\w.-]+", "owner/name, such as moonshotai/Kimi-K2.5")]
+Repository = Annotated[str, Matching(REPOSITORY.pattern, "owner/name, such as moonshotai/Kimi-K2.5")]
 Device = Annotated[str, Matching(r"[\w.-]+", "a device's name without spaces, such as mlx5_0 or eth0")]
 Attachment = Annotated[
     str,
@@ -48,7 +47,7 @@ Attachment = Annotated[
         r"([a-z0-9-]+/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "a NetworkAttachmentDefinition, as name or namespace/name"
     ),
 ]
-Source = Annotated[str, Matching(r"hub|(s3|https?)://\S+", "hub, s3://bucket/prefix or https://host/path")]
+Source = Annotated[str, Checking(is_source, SOURCES)]
 DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
 
 
@@ -206,7 +205,7 @@ class Model(Section):
     @field_validator("revision")
     @classmethod
     def _is_pinned(cls, revision: str, info: ValidationInfo) -> str:
-        if info.data.get("allow_unpinned") is False and not _COMMIT.fullmatch(revision):
+        if info.data.get("allow_unpinned") is False and not FULL_COMMIT.fullmatch(revision):
             raise ValueError("is not a full commit: expected 40 hex digits, or set allow_unpinned: true")
         return revision
 
@@ -281,7 +280,8 @@ class Stage(Section):
     image: Text
     """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
     sources: Annotated[Sequence[Source], Field(min_length=1)] = ("hub",)
-    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`."""
+    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a
+    directory that the pod of the Job sees."""
     native_xet: bool = False
     """Let the hub's own client fetch whole files, by Xet's protocol where the repository is stored so, instead of by
     ranges. Verified all the same; a download that is ended begins its file anew. Untested against a Xet server."""

@@ -1,14 +1,12 @@
 """Which of a repository's GGUF files llama.cpp serves."""
 
-import re
 from collections.abc import Sequence
 
 from config.catalogue import NotInCatalogueError, find_checkpoint
+from config.checkpoint.gguf_header import shard_of
 from config.engine_name import EngineName
 from config.errors import StackError
 from config.stack.sections import StackConfig
-
-_LATER_SHARD = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf")
 
 
 def served_file(stack: StackConfig, locked: Sequence[str] | None) -> str | None:
@@ -34,7 +32,7 @@ def served_file(stack: StackConfig, locked: Sequence[str] | None) -> str | None:
 
 def _names_no_model(file: str) -> bool:
     is_pattern = any(character in file for character in "*?[")
-    return is_pattern or _LATER_SHARD.search(file) is not None
+    return is_pattern or shard_of(file)[0] > 1
 
 
 def _in_catalogue(stack: StackConfig) -> str | None:

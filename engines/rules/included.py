@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from engines.finding import Finding, rejected
+from stager.listing import matches
 
 _CONFIG = "config.json"
 
 
 def stages(include: tuple[str, ...], file: str) -> bool:
     """Whether a file is among what the patterns stage, as the stager reads them: no pattern stages everything."""
-    whole = [f"{pattern}*" if pattern.endswith("/") else pattern for pattern in include]
-    return not include or any(fnmatchcase(file, pattern) for pattern in whole)
+    return not include or any(matches(file, pattern) for pattern in include)
 
 
 def check_included(include: tuple[str, ...]) -> Iterator[Finding]:

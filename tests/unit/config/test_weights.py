@@ -75,13 +75,13 @@ def test_a_lock_is_read_with_its_bytes_and_files(tmp_path: Path) -> None:
     [
         ({"repository": "moonshotai/Kimi-K2.6"}, "pins moonshotai/Kimi-K2.6"),
         ({"commit": "0" * 40}, f"expected moonshotai/Kimi-K2.5 at {COMMIT}"),
-        ({"files": "all"}, "is not a weights lock file: files: "),
-        ({"files": []}, "files: .* at least 1 item"),
-        ({"files": [{"path": 1, "size": -1, "sha256": "x"}]}, r"files.0.path: .*; files.0.size: .*; files.0.sha256: "),
-        ({"files": [{}] * 7}, "; and 16 more"),
-        ({"total_bytes": "10"}, "total_bytes: Input should be a valid integer"),
-        ({"total_bytes": float("nan")}, "total_bytes: "),
-        ({"version": 2}, "version: Input should be 1"),
+        ({"files": "all"}, "files is missing or empty"),
+        ({"files": []}, "files is missing or empty"),
+        ({"files": [{"path": "a", "size": -1, "sha256": "x"}]}, "a: size is -1, expected bytes; a: sha256 is 'x'"),
+        ({"files": [{}] * 10}, "; and 2 more"),
+        ({"total_bytes": "10"}, "total_bytes is '10', but the files sum to 10"),
+        ({"total_bytes": float("nan")}, "total_bytes is nan"),
+        ({"version": 2}, "expected an object of version 1"),
     ],
 )
 def test_a_lock_of_something_else_is_refused(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_a_lock_of_something_else_is_refused(changes: dict[str, Any], reason: st
 def test_a_file_that_is_no_lock_at_all_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.lock.json"
     path.write_bytes(content)
-    with pytest.raises(StackError, match="is not a weights lock file: "):
+    with pytest.raises(StackError, match=r"x\.lock\.json: (is )?(not|expected)"):
         read_lock(path, KIMI)
 
 
 def test_a_lock_that_is_not_there_is_refused_by_its_path(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match=r"none\.lock\.json' cannot be read \(No such file or directory\)"):
+    with pytest.raises(StackError, match=r"none\.lock\.json: cannot be read: No such file or directory"):
         read_lock(tmp_path / "none.lock.json", KIMI)
