@@ -42,8 +42,9 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
     )
 
 
-async def serves_at_once(*_: object) -> None:
+async def serves_at_once(*_: object) -> str:
     """In place of the wait for a server."""
+    return "yes"
 
 
 def run_program(

@@ -43,7 +43,7 @@ def _asked(api: ClusterApi, method: str, path: str, body: object = None) -> str:
         raise NotAsked(str(reason)) from None
     if status == HTTPStatus.OK:
         return text
-    said = f"HTTP {status}: {' '.join(text.split())[:_MOST_SHOWN]}"
+    said = f"HTTP {status}: {' '.join(text.split())[:_MOST_SHOWN]}".removesuffix(": ")
     if refusal := _refusal_of_the_cluster(text):
         # The connection was made, and ended without an answer: the engine is gone.
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR and refusal.endswith(("EOF", "connection reset by peer")):

@@ -74,9 +74,10 @@ class Server:
 
 async def until_it_serves(
     server: Server, workload: str, say: Callable[[str], None], patience: Patience | None = None
-) -> None:
-    """Returns when all pods of the object named `workload` are ready and answer; tells `say` what they go through.
+) -> str:
+    """Waits until all pods of the object named `workload` are ready; tells `say` what they go through.
 
+    Returns whether they answer: `yes`, or `unknown: <reason>` where they could not be asked.
     Raises pulumi.RunError with the reason when they cannot start, or do not within the time that the plan gives them.
     """
     watch = _Watch(server, workload, patience or Patience())
@@ -87,6 +88,7 @@ async def until_it_serves(
     answer = await asyncio.to_thread(watch.ask)
     if words := watch.last_words(answer):
         say(words)
+    return f"unknown: {answer}" if isinstance(answer, str) else "yes"
 
 
 class _Watch:

@@ -56,6 +56,12 @@ def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
     return Server(api, "serving", "h200", labels, VERSION, 8000, pods, seconds)
 
 
+def answered(cluster: Cluster) -> str:
+    """Whether the server answers, as far as the wait found out."""
+    with api_server(cluster) as api:
+        return asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, PATIENT))
+
+
 def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = PATIENT) -> list[str]:
     """What was said until the server served, but for how long its first answer took."""
     said: list[str] = []
@@ -110,6 +116,19 @@ def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() ->
 def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
     said = waited(Cluster([[SERVES]], answer=(401, "a key is missing")))
     assert said == ["1 of 1 pods ready; whether it answers is not known: HTTP 401: a key is missing"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        ({"data": [{"id": "acme/model"}]}, "yes"),
+        ((403, '{"kind": "Status", "message": "pods/proxy is forbidden"}'), "unknown: pods/proxy is forbidden"),
+        ((401, "a key is missing"), "unknown: HTTP 401: a key is missing"),
+        ((404, ""), "unknown: HTTP 404"),
+    ],
+)
+def test_whether_it_answers_is_a_result_of_the_wait(answer: Answer, known: str) -> None:
+    assert answered(Cluster([[SERVES]], answer=answer)) == known
 
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
