@@ -14,9 +14,9 @@ from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.quantization import UNQUANTIZED
 from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 from config.checkpoint.tensors import derived_groups
+from config.quantity import GIB
 from engines.request import FitRequest
 
-GIB = 2**30
 _UBATCH = 512
 """Tokens per compute batch, llama-server's default for --ubatch-size."""
 _CONTEXT_BYTES = GIB // 2

@@ -9,10 +9,10 @@ from __future__ import annotations
 from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
+from config.quantity import GIB
 from engines.finding import Finding
 from engines.llama_cpp.flags import FLAGS
 from engines.llama_cpp.memory import (
-    GIB,
     GgufRequest,
     cache_bytes_per_token,
     device_need,

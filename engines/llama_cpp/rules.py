@@ -8,8 +8,9 @@ from math import ceil
 
 from config.catalogue import Checkpoint, Gguf, Gpu
 from config.checkpoint.model_spec import ModelSpec
+from config.quantity import GIB
 from engines.finding import Finding, rejected, unknown, warning
-from engines.llama_cpp.memory import CACHE_BYTES, GIB, GgufRequest, device_need
+from engines.llama_cpp.memory import CACHE_BYTES, GgufRequest, device_need
 from engines.request import FitRequest
 from engines.rules.included import stages
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+from config.quantity import GIB
 from engines.finding import Finding, rejected, warning
 from engines.request import FitRequest
 
-GIB = 2**30
 DISK_MARGIN = 0.1
 """Share of one revision beside the kept ones: headers, tokenizer, file system. A volume that is 4% larger than 621 GB
 of weights is too small (github.com/Mesh-LLM/mesh-llm/issues/311)."""

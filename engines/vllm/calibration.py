@@ -13,8 +13,9 @@ from typing import Any
 
 from config.catalogue import find_checkpoint, find_gpu, ground_truth, overheads
 from config.checkpoint.shape import read_shape
+from config.quantity import GIB
 from engines.versions import Version
-from engines.vllm.overhead import GIB, Workload, overhead
+from engines.vllm.overhead import Workload, overhead
 
 _PROFILES_ENGINE = "0.19.0"
 _PROFILES_TOKENS = 8192

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from config.catalogue import find_gpu, overheads
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
+from config.quantity import GIB
 from engines.plan import Plan
 from engines.request import FitRequest
-from engines.vllm.memory import GIB, Memory, Stage, memory_of, weights_by_group
+from engines.vllm.memory import Memory, Stage, memory_of, weights_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 
 

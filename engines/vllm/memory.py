@@ -7,14 +7,13 @@ from math import ceil
 
 from config.checkpoint.quantization import FP8_BLOCK
 from config.checkpoint.shape import LatentAttention
+from config.quantity import GIB
 from engines.plan import PerGpu, StageMemory
 from engines.vllm.attention_backend import Backend
 from engines.vllm.kv_cache import Pool, stage_pool
 from engines.vllm.overhead import Overhead, Workload, overhead
 from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.sharding import stage_layers, stage_weights
-
-GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)

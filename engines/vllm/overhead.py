@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import overheads
+from config.quantity import GIB
 from engines.versions import Version
 
-GIB = 2**30
 _ROW_ALIGNMENT = 128
 """Grouped FP8 kernels give each expert a multiple of this many rows."""
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from config.catalogue import find_checkpoint, find_gpu, ground_truth
 from config.checkpoint.model_spec import find_model
+from config.quantity import GIB
 from engines.request import FitRequest
 from engines.vllm.calibration import observations, ratios
 from engines.vllm.memory import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
 
-GIB = 2**30
 DOCUMENT = Path(__file__).parents[2] / "docs" / "accuracy.md"
 GATE = 0.01
 """Weights per GPU must be within this share of a log that states its layout and prints two decimals."""
