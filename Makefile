@@ -46,7 +46,7 @@ lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; n
 	@$(UV_COMPILE) $(UPGRADE) --custom-compile-command "make lock" pyproject.toml --group dev -o requirements.lock
 	@$(UV_COMPILE) $(UPGRADE) --no-header stager/requirements.in -o stager/requirements.txt
 
-schema: $(READY) ## write docs/stack.schema.json, by which an editor checks stack files
+schema: $(READY) ## write what follows from the models: the editor's schema, the page of keys, components' arguments
 	@$(BIN)/python -m config.stack.schema
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones

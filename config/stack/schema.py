@@ -1,8 +1,8 @@
 """The editor's schema of a stack file, made from the models.
 
-`python -m config.stack.schema` writes it to docs/stack.schema.json, and docs/configuration.md beside it. Its top
-level is Pulumi's own stack file: other namespaces and Pulumi's own keys are let through, unknown `heavylift:`
-keys are not.
+`python -m config.stack.schema` writes it to docs/stack.schema.json, with docs/configuration.md and
+config/stack/arguments.py from the same models. Its top level is Pulumi's own stack file: other namespaces
+and Pulumi's own keys are let through, unknown `heavylift:` keys are not.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Any
 from config.stack.file import HUB_TOKEN, NAMESPACE
 from config.stack.reference import reference
 from config.stack.sections import StackConfig
+from config.stack.typed_sections import ARGUMENTS_FILE, arguments_text
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCHEMA_FILE = _DOCS / "stack.schema.json"
@@ -53,6 +54,7 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    for file, text in ((SCHEMA_FILE, schema_text()), (REFERENCE_FILE, reference())):
+    contents = {SCHEMA_FILE: schema_text(), REFERENCE_FILE: reference(), ARGUMENTS_FILE: arguments_text()}
+    for file, text in contents.items():
         file.write_text(text)
         print(f"wrote {file}")

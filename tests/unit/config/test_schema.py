@@ -9,6 +9,7 @@ import yaml
 from config.stack.file import read_stack_file
 from config.stack.reference import reference
 from config.stack.schema import REFERENCE_FILE, SCHEMA_FILE, schema_text, stack_file_schema
+from config.stack.typed_sections import ARGUMENTS_FILE, arguments_text
 from tests.program import PROGRAM
 
 STACK_FILES = sorted(PROGRAM.glob("Pulumi.*.yaml"))
@@ -39,6 +40,10 @@ def test_every_key_of_a_stack_file_is_one_that_the_editor_completes(path: Path) 
 
 def test_the_committed_page_of_keys_is_what_the_models_say() -> None:
     assert REFERENCE_FILE.read_text() == reference(), "run `make schema`"
+
+
+def test_the_committed_typed_sections_are_what_the_models_say() -> None:
+    assert ARGUMENTS_FILE.read_text() == arguments_text(), "run `make schema`"
 
 
 def test_every_key_has_a_description_to_hover_over() -> None:
