@@ -15,13 +15,17 @@ from components.cluster.api import ClusterApi
 from components.cluster.preflight import preflight
 from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
+from components.pods.names import object_name
+from components.pods.placement import PodPlacement
 from components.pods.serving import Serving, verification_seconds
 from components.pods.staged_weights import StagedWeights
+from components.pods.weight_source import placed_volumes
 from components.verdict import judged_plan
 from components.volume_size import volume_bytes
 from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
+from config.catalogue import find_gpu
 from config.stack.from_pulumi import running_stack
 from planner import time_limits
 from planner.stack_request import request_of_stack
@@ -38,7 +42,7 @@ limits = time_limits(plan, verification_seconds=verification_seconds(config.weig
 serving = Serving.of(plan, limits, config.engine, config.nodes)
 size = volume_bytes(config, plan)
 api = ClusterApi(stack.kubeconfig)
-found = preflight(stack.instance, config, api, size, serving)
+found = preflight(stack.instance, object_name("weights"), config, api, size, serving)
 
 cluster = Provider(
     "cluster",
@@ -53,15 +57,27 @@ cluster = Provider(
 in_cluster = pulumi.ResourceOptions(provider=cluster)
 namespace = stack_namespace(stack.instance, config.cluster.namespace, found, in_cluster)
 
-nodes = BareMetalGpuNodes("nodes", {"nodes": config.nodes}, in_cluster)
+sections = stack.sections
+nodes = BareMetalGpuNodes(
+    "nodes",
+    {
+        "hostnames": config.nodes.names,
+        "gpu_resource": find_gpu(config.nodes.gpu).vendor.resource if config.nodes.gpu else None,
+        "taints": sections.get("nodes", {}).get("taints", []),
+        "fabric": sections.get("nodes", {}).get("fabric"),
+        "nvme_path": config.nodes.nvme_path,
+    },
+    in_cluster,
+)
 volume = WeightVolume(
     "weights",
     {
-        "instance": stack.instance,
+        "kind": config.weights.kind,
         "namespace": config.cluster.namespace,
-        "weights": config.weights,
         "path": config.weights_path,
         "size_bytes": size,
+        "storage_class": config.weights.storage_class,
+        "retain": config.weights.retain,
         "placement": nodes.placement,
         "shared": serving.pods > 1,
         "adopt": found.adopt_claim,
@@ -71,27 +87,33 @@ volume = WeightVolume(
 stage = WeightStage(
     "stage",
     {
-        "instance": stack.instance,
         "namespace": config.cluster.namespace,
-        "weights": weights,
-        "volumes": volume.volumes,
-        "placement": nodes.placement,
-        "stage": config.stage,
+        "model": sections["model"],
         "lock": stack.lock.text if stack.lock else None,
+        "volume": volume.source,
+        "placement": nodes.placement,
+        "image": config.stage.image,
+        "sources": config.stage.sources,
+        "native_xet": config.stage.native_xet,
+        "environment": config.stage.environment,
+        "secret": config.stage.secret,
+        "service_account": config.stage.service_account,
         "hub_token": stack.hub_token,
+        "owner": stack.instance,
         "deadline_seconds": limits.stage_deadline_seconds,
         "await_seconds": limits.stage_await_seconds,
     },
     pulumi.ResourceOptions(provider=cluster, depends_on=[*namespace, nodes, volume]),
 )
+placement = PodPlacement.of(nodes.placement)
 server = InferenceServer(
     "server",
     {
         "instance": stack.instance,
         "namespace": config.cluster.namespace,
         "weights": weights,
-        "volume": volume.volumes[0],
-        "placement": nodes.placement,
+        "volume": placed_volumes(volume.source, placement)[0],
+        "placement": placement,
         "engine": config.engine,
         "model_file": stack.model_file,
         "serving": serving,
@@ -105,14 +127,15 @@ if config.weights.keep_newest:
     WeightPrune(
         "prune",
         {
-            "instance": stack.instance,
             "namespace": config.cluster.namespace,
-            "weights": weights,
+            "model": sections["model"],
+            "lock": stack.lock.text if stack.lock else None,
             "keep_newest": config.weights.keep_newest,
-            "volumes": volume.volumes,
+            "volume": volume.source,
             "placement": nodes.placement,
             "image": config.stage.image,
             "program": stage.program,
+            "owner": stage.owner,
         },
         pulumi.ResourceOptions(provider=cluster, depends_on=[server]),
     )

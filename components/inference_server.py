@@ -15,13 +15,13 @@ from components.cluster.api import ClusterApi
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
 from components.pods import fabric
 from components.pods.labels import labels
-from components.pods.placement import Placement
+from components.pods.placement import PodPlacement
 from components.pods.server_pod import VERIFIER, ServerPod
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
+from components.pods.weight_source import PlacedVolume
 from components.rollout import server_watch
 from components.rollout.server_watch import AWAITED_HERE, Server
-from components.weight_volume import PlacedVolume
 from config.stack.sections import Engine, Verification
 from engines.process import Role
 
@@ -37,7 +37,7 @@ class InferenceServerArgs(TypedDict):
     """What is served, and must be found on the volume."""
     volume: PlacedVolume
     """The volume that holds the weights."""
-    placement: Placement
+    placement: PodPlacement
     """The nodes to serve on."""
     engine: Engine
     """Image and requests, as the stack file has them."""

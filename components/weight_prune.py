@@ -6,16 +6,19 @@ is seen in the next preview, which replaces it.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 
+from components.arguments import Placement, WeightSource, whole_numbers
 from components.pods.labels import labels
-from components.pods.placement import Placement
+from components.pods.names import stack_name
+from components.pods.placement import PodPlacement
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.pods.stager_job import StagerJob, job_name
-from components.weight_volume import PlacedVolume
+from components.pods.weight_source import PlacedVolume, placed_volumes
+from config.stack import arguments
 
 _DEADLINE_SECONDS = 3600
 """Removing takes seconds to minutes; the rest is for another stager that may be at work on a directory."""
@@ -26,64 +29,68 @@ _ANNOTATIONS = {"pulumi.com/skipAwait": "true", "pulumi.com/replaceUnready": "tr
 
 
 class WeightPruneArgs(TypedDict):
-    """What `WeightPrune` needs to know."""
+    """The arguments of `WeightPrune`."""
 
-    instance: str
-    """Name of the stack."""
-    namespace: str
+    namespace: pulumi.Input[str]
     """Namespace of all objects."""
-    weights: StagedWeights
-    """What is served, and never removed."""
+    model: arguments.Model
+    """What is served, and never removed: one repository at one revision."""
+    lock: NotRequired[str | None]
+    """Text of the weights lock file, as it was staged by. Unset: none."""
     keep_newest: int
-    """Revisions of this stack to keep, the one served among them."""
-    volumes: Sequence[PlacedVolume]
-    """The volumes to make room on; one Job each."""
+    """Revisions of the owner to keep, the one served among them."""
+    volume: WeightSource
+    """The volume to make room on; each node with a volume of its own gets a Job."""
     placement: Placement
     """The nodes where the server runs."""
-    image: str
-    """Image of the stager; its Python is all that is needed."""
+    image: pulumi.Input[str]
+    """Image with Python 3.11 or newer, such as `python:3.12-slim`."""
     program: pulumi.Input[str]
-    """Name of the ConfigMap that holds the stager."""
+    """Name of the ConfigMap that holds the stager: `WeightStage.program`."""
+    owner: pulumi.Input[str]
+    """Whose revisions are removed, and nobody else's: `WeightStage.owner`."""
 
 
 class WeightPrune(pulumi.ComponentResource):
-    """Removes a stack's own old revisions from every volume; ready as soon as that has been asked for."""
+    """A Job that removes one owner's old revisions from every volume; ready as soon as that has been asked for."""
 
     jobs: pulumi.Output[Sequence[str]]
     """Names of the Jobs, by which kubectl shows what was removed."""
 
     def __init__(self, name: str, args: WeightPruneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._name, self._args = name, whole_numbers(args)
+        self._weights = StagedWeights.of(self._args["model"], self._args.get("lock"))
+        self._placement = PodPlacement.of(self._args["placement"])
+        volumes = placed_volumes(self._args["volume"], self._placement)
         super().__init__("heavylift:index:WeightPrune", name, {}, opts)
-        self._name, self._args = name, args
-        jobs = [self._job(volume) for volume in args["volumes"]]
+        jobs = [self._job(volume) for volume in volumes]
         self.jobs = pulumi.Output.all(*[job.metadata["name"] for job in jobs])
         self.register_outputs({"jobs": self.jobs})
 
     def _job(self, volume: PlacedVolume) -> Job:
         args = self._args
-        job = StagerJob(args["instance"], "prune", args["image"], args["placement"], args["program"])
+        job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"])
         container = job.container(
             "prune", ["python3", "-m", "stager", "prune", *self._arguments()], resources=_RESOURCES
         )
         return Job(
-            job_name(self._name, args["weights"].digest, volume.hostname),
+            job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata(),
-            spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container)),
+            spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container), volume.nodes),
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
 
-    def _arguments(self) -> list[str]:
-        args = self._args
+    def _arguments(self) -> list[pulumi.Input[str]]:
         return [
             WEIGHTS_MOUNT,
-            f"--user={args['namespace']}/{args['instance']}",
-            f"--keep-newest={args['keep_newest']}",
-            f"--in-use={args['weights'].digest}",
+            pulumi.Output.concat("--user=", self._args["owner"]),
+            f"--keep-newest={self._args['keep_newest']}",
+            f"--in-use={self._weights.digest}",
         ]
 
     def _metadata(self) -> dict[str, Any]:
         return {
             "namespace": self._args["namespace"],
-            "labels": labels(self._args["instance"], "prune"),
+            "labels": labels(stack_name(), self._name),
             "annotations": _ANNOTATIONS,
         }

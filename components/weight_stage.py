@@ -5,7 +5,7 @@ another stager leaves the server alone. A failed Job is replaced by the next `pu
 where it stopped. The hub's token reaches this pod only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -13,18 +13,24 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
+from components.arguments import Placement, WeightSource, whole_numbers
 from components.pods.labels import labels
-from components.pods.placement import Placement
+from components.pods.names import object_name, stack_name
+from components.pods.placement import PodPlacement
 from components.pods.staged_weights import StagedWeights
 from components.pods.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
-from components.weight_volume import PlacedVolume
-from config.stack.sections import Stage
+from components.pods.weight_source import PlacedVolume, placed_volumes
+from config.stack import arguments
+from planner.time_limits import PULUMI_GRACE_SECONDS
 from stager.verify import OWN_DIRECTORY
 
 _PACKAGES = "packages"
 _PACKAGES_MOUNT = "/packages"
 _LOCK_FILE = "weights.lock.json"
 _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
+
+_DEADLINE_SECONDS = 24 * 3600
+"""Where the caller has no plan: a terabyte in a day is 12 MB/s, and a Job without a deadline would hang for ever."""
 
 _PROGRAM = Path(__file__).resolve().parent.parent
 _INSTALLER = Path(__file__).parent / "in_pod" / "install_requirements.py"
@@ -44,56 +50,85 @@ def stager_files() -> dict[str, str]:
 
 
 class WeightStageArgs(TypedDict):
-    """What `WeightStage` needs to know."""
+    """The arguments of `WeightStage`."""
 
-    instance: str
-    """Name of the stack."""
-    namespace: str
+    namespace: pulumi.Input[str]
     """Namespace of all objects."""
-    weights: StagedWeights
-    """What is staged."""
-    volumes: Sequence[PlacedVolume]
-    """The volumes to fill; one Job each."""
-    placement: Placement
-    """The nodes where the server will run."""
-    stage: Stage
-    """Image, sources and environment, as the stack file has them."""
+    model: arguments.Model
+    """What is staged: one repository at one revision."""
     lock: NotRequired[str | None]
     """Text of the weights lock file; what it lists is staged. Unset: the hub's own list at the revision."""
+    volume: WeightSource
+    """The volume to fill; each node with a volume of its own gets a Job."""
+    placement: Placement
+    """The nodes where the server will run."""
+    image: pulumi.Input[str]
+    """Image with Python 3.11 or newer, such as `python:3.12-slim`."""
+    sources: NotRequired[Sequence[str]]
+    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`. Unset:
+    `hub`."""
+    native_xet: NotRequired[bool]
+    """Let the hub's own client fetch whole files by Xet's protocol. Unset: false."""
+    environment: NotRequired[Mapping[str, pulumi.Input[str]]]
+    """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets. Unset: none."""
+    secret: NotRequired[pulumi.Input[str] | None]
+    """Name of a Secret in the namespace whose keys become environment of the stager. Unset: none."""
+    service_account: NotRequired[pulumi.Input[str] | None]
+    """Service account of the Job, where a cloud gives it the right to read a mirror. Unset: the namespace's own, which
+    may do nothing."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
-    deadline_seconds: int
-    """The Job fails after this long."""
-    await_seconds: int
-    """Pulumi waits this long for the Job; longer than the deadline, so that the Job's own reason is seen."""
+    owner: NotRequired[str | None]
+    """Who the staged weights belong to, when old ones are pruned. Unset: `<stack>-<name>`."""
+    deadline_seconds: NotRequired[int]
+    """The Job fails after this long. Unset: a day."""
+    await_seconds: NotRequired[int]
+    """Pulumi waits this long for the Job; longer than the deadline, so that the Job's own reason is seen. Unset: two
+    minutes more than the deadline."""
 
 
 class WeightStage(pulumi.ComponentResource):
-    """Stages one set of weights on every volume; ready when all of it is there and verified."""
+    """A Job that stages one set of weights on every volume; ready when all of it is there and verified."""
 
     directory: pulumi.Output[str]
     """The directory that was filled, in the pods that mount the volume."""
+    digest: pulumi.Output[str]
+    """Identity of the weights: repository, revision, patterns and lock file. It names the directory."""
     program: pulumi.Output[str]
     """Name of the ConfigMap that holds the stager, for other Jobs of it."""
+    owner: pulumi.Output[str]
+    """Who the staged weights belong to, as `<namespace>/<owner>`."""
 
     def __init__(self, name: str, args: WeightStageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._name, self._args = name, whole_numbers(args)
+        self._weights = StagedWeights.of(self._args["model"], self._args.get("lock"))
+        self._placement = PodPlacement.of(self._args["placement"])
+        volumes = placed_volumes(self._args["volume"], self._placement)
+        owner = self._args.get("owner") or object_name(name)
         super().__init__("heavylift:index:WeightStage", name, {}, opts)
-        self._name, self._args = name, args
-        self._program = ConfigMap(
-            f"{name}-program",
-            metadata=self._metadata(),
-            data=stager_files() | ({_LOCK_FILE: lock} if (lock := args.get("lock")) else {}),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
+        self._program = self._program_map()
         self._token = self._token_secret()
         self._stager = StagerJob(
-            args["instance"], "stage", args["stage"].image, args["placement"], self._program.metadata["name"]
+            stack_name(), name, self._args["image"], self._placement, self._program.metadata["name"]
         )
-        for volume in args["volumes"]:
+        for volume in volumes:
             self._job(volume)
-        self.directory = pulumi.Output.from_input(args["weights"].directory)
+        self.directory = pulumi.Output.from_input(self._weights.directory)
+        self.digest = pulumi.Output.from_input(self._weights.digest)
         self.program = self._program.metadata["name"]
-        self.register_outputs({"directory": self.directory, "program": self.program})
+        self.register_outputs(
+            {"directory": self.directory, "digest": self.digest, "program": self.program, "owner": self.owner}
+        )
+
+    def _program_map(self) -> ConfigMap:
+        lock = self._args.get("lock")
+        return ConfigMap(
+            f"{self._name}-program",
+            metadata=self._metadata(),
+            data=stager_files() | ({_LOCK_FILE: lock} if lock else {}),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
 
     def _token_secret(self) -> Secret | None:
         token = self._args.get("hub_token")
@@ -107,11 +142,12 @@ class WeightStage(pulumi.ComponentResource):
         )
 
     def _job(self, volume: PlacedVolume) -> Job:
-        seconds = f"{self._args['await_seconds']}s"
+        deadline = self._args.get("deadline_seconds") or _DEADLINE_SECONDS
+        seconds = f"{self._args.get('await_seconds') or deadline + PULUMI_GRACE_SECONDS}s"
         return Job(
-            job_name(self._name, self._args["weights"].digest, volume.hostname),
+            job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata() | {"annotations": {"pulumi.com/replaceUnready": "true"}},
-            spec=self._stager.spec(self._args["deadline_seconds"], self._pod(volume)),
+            spec=self._stager.spec(deadline, self._pod(volume), volume.nodes),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
@@ -125,7 +161,7 @@ class WeightStage(pulumi.ComponentResource):
             self._stage_container(),
             init_containers=[self._requirements_container()],
             scratch=[_PACKAGES],
-            service_account=self._args["stage"].service_account,
+            service_account=self._args.get("service_account"),
         )
 
     def _requirements_container(self) -> dict[str, Any]:
@@ -146,34 +182,36 @@ class WeightStage(pulumi.ComponentResource):
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
         )
-        secret = self._args["stage"].secret
+        secret = self._args.get("secret")
         return {
             **container,
             "env": [*container["env"], *self._token_environment()],
-            **({"env_from": [{"secret_ref": {"name": secret}}]} if secret else {}),
+            **({} if secret is None else {"env_from": [{"secret_ref": {"name": secret}}]}),
         }
 
-    def _arguments(self) -> list[str]:
-        weights, stage = self._args["weights"], self._args["stage"]
-        model = weights.model
-        arguments = ["--directory", weights.directory, "--repository", model.repository, "--revision", model.revision]
-        arguments += [f"--user={self._args['namespace']}/{self._args['instance']}"]
-        arguments += [f"--include={pattern}" for pattern in model.include]
-        arguments += [f"--source={source}" for source in stage.sources]
-        arguments += ["--native-xet"] if stage.native_xet else []
-        arguments += ["--allow-unpinned"] if model.allow_unpinned else []
-        arguments += [f"--lock={STAGER}/{_LOCK_FILE}"] if self._args.get("lock") else []
-        return arguments
+    def _arguments(self) -> list[pulumi.Input[str]]:
+        args, model = self._args, self._weights.model
+        directory = self._weights.directory
+        return [
+            *("--directory", directory, "--repository", model.repository, "--revision", model.revision),
+            pulumi.Output.concat("--user=", self.owner),
+            *(f"--include={pattern}" for pattern in model.include),
+            *(f"--source={source}" for source in args.get("sources") or ["hub"]),
+            *(["--native-xet"] if args.get("native_xet") else []),
+            *(["--allow-unpinned"] if model.allow_unpinned else []),
+            *([f"--lock={STAGER}/{_LOCK_FILE}"] if args.get("lock") else []),
+        ]
 
-    def _environment(self) -> dict[str, str]:
-        """What both containers see; the stack's own environment wins."""
+    def _environment(self) -> dict[str, pulumi.Input[str]]:
+        """What both containers see; the caller's own environment wins."""
         return {
-            "HF_HOME": f"{self._args['weights'].directory}/{OWN_DIRECTORY}/hub",
+            "HF_HOME": f"{self._weights.directory}/{OWN_DIRECTORY}/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
             # Xet's client would keep chunks of what it fetched for a next time, on the volume of the weights.
-            **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args["stage"].native_xet else {}),
-        } | dict(self._args["stage"].environment)
+            **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args.get("native_xet") else {}),
+            **(self._args.get("environment") or {}),
+        }
 
     def _token_environment(self) -> list[dict[str, Any]]:
         if self._token is None:
@@ -182,4 +220,4 @@ class WeightStage(pulumi.ComponentResource):
         return [{"name": _TOKEN_KEY, "value_from": {"secret_key_ref": reference}}]
 
     def _metadata(self) -> dict[str, Any]:
-        return {"namespace": self._args["namespace"], "labels": labels(self._args["instance"], "stage")}
+        return {"namespace": self._args["namespace"], "labels": labels(stack_name(), self._name)}

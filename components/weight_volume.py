@@ -3,53 +3,23 @@
 Names are fixed, so that what was staged is found again after `pulumi destroy`. Sizes are fixed at
 creation: a claim cannot shrink, and only some classes let it grow. Claims are not awaited, because
 one that waits for its first pod would be awaited for ever. Nothing here deletes weights unless the
-stack says so.
+caller says so.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_kubernetes.core.v1 import PersistentVolume, PersistentVolumeClaim
 
+from components.arguments import Placement, WeightSource, whole_numbers
 from components.pods.labels import labels
-from components.pods.placement import HOSTNAME_LABEL, Placement
+from components.pods.names import claim_name, disk_name, object_name, stack_name
+from components.pods.placement import HOSTNAME_LABEL
 from config.quantity import whole_gibibytes
-from config.stack.sections import Weights, WeightsKind
+from config.stack.sections import WeightsKind
 
 _UNAWAITED = {"pulumi.com/skipAwait": "true"}
-
-
-def claim_name(instance: str, hostname: str | None = None) -> str:
-    """Name of the claim of a stack, or of one of its nodes."""
-    return "-".join(part for part in (instance, "weights", hostname) if part)
-
-
-def volume_name(namespace: str, instance: str, hostname: str) -> str:
-    """Name of a node's PersistentVolume, which all namespaces share."""
-    return f"heavylift-{namespace}-{claim_name(instance, hostname)}"
-
-
-@dataclass(frozen=True)
-class PlacedVolume:
-    """The weights as the pods of one node mount them."""
-
-    hostname: str | None
-    """The node; None: the cluster puts pods and volume together."""
-    source: dict[str, Any]
-    """Volume source of a pod that may write."""
-
-    def pod_volume(self) -> dict[str, Any]:
-        """The volume of a pod spec, for the stager."""
-        return {"name": "weights", **self.source}
-
-    def served_pod_volume(self) -> dict[str, Any]:
-        """The volume of a pod spec, for a server: a directory that is missing is an error and never made."""
-        if host_path := self.source.get("host_path"):
-            return {"name": "weights", "host_path": host_path | {"type": "Directory"}}
-        return self.pod_volume()
-
 
 _WRITTEN_BY_THE_CLUSTER = (
     "pv.kubernetes.io/bind-completed",
@@ -63,60 +33,82 @@ claim would wait for a change that never comes (github.com/pulumi/pulumi-kuberne
 
 
 class WeightVolumeArgs(TypedDict):
-    """What `WeightVolume` needs to know."""
+    """The arguments of `WeightVolume`."""
 
-    instance: str
-    """Name of the stack, part of all names."""
-    namespace: str
-    """Namespace of the claims."""
-    weights: Weights
-    """The volume, as the stack file has it."""
+    kind: WeightsKind
+    """`local`: a PersistentVolume on each node's disk. `host-path`: a directory of each node. `claim`: one
+    PersistentVolumeClaim from a storage class."""
+    placement: Placement
+    """The nodes that stage and serve."""
+    namespace: NotRequired[pulumi.Input[str] | None]
+    """Namespace of the claims, for `local` and `claim`."""
     path: NotRequired[str | None]
     """Directory on the nodes, for `local` and `host-path`."""
     size_bytes: NotRequired[int | None]
     """Size of the volume, for `local` and `claim`."""
-    placement: Placement
-    """The nodes that stage and serve."""
+    storage_class: NotRequired[pulumi.Input[str] | None]
+    """Storage class, for `claim`. Unset: the cluster's default."""
     shared: NotRequired[bool]
-    """Whether pods on several nodes mount the one `claim`; unset: on one node."""
+    """Whether pods on several nodes mount the one `claim`. Unset: pods on one node."""
+    retain: NotRequired[bool]
+    """Keep a `claim` when the stack is destroyed. Unset: true."""
     adopt: NotRequired[str | None]
-    """`namespace/name` of a claim that an earlier stack left, to be taken over; unset: a new one is made."""
+    """`namespace/name` of a `claim` that an earlier stack left, to be taken over. Unset: a new one is made."""
 
 
 class WeightVolume(pulumi.ComponentResource):
-    """A place for weights on every node of a placement, or one that the cluster provides."""
+    """The volume under the weights, on every node of a placement or from a storage class."""
 
-    claims: pulumi.Output[Sequence[str]]
-    """Names of the claims; none for `host-path`."""
+    claim: pulumi.Output[str | None]
+    """Name of the one PersistentVolumeClaim, for `claim`."""
+    claims: pulumi.Output[Mapping[str, str]]
+    """Name of each node's PersistentVolumeClaim by the node's name, for `local`; else empty."""
+    host_path: pulumi.Output[str | None]
+    """Directory of every node, for `host-path`."""
 
     def __init__(self, name: str, args: WeightVolumeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._name, self._args, self._kind = name, whole_numbers(args), WeightsKind(args["kind"])
+        if missing := list(self._missing()):
+            raise pulumi.RunError("\n  ".join([f"WeightVolume {name}: nothing was created:", *missing]))
         super().__init__("heavylift:index:WeightVolume", name, {}, opts)
-        self._name, self._args = name, args
-        match args["weights"].kind:
+        self.source = self._source()
+        self.claim = pulumi.Output.from_input(self.source.get("claim"))
+        self.claims = pulumi.Output.from_input(self.source.get("claims") or {})
+        self.host_path = pulumi.Output.from_input(self.source.get("host_path"))
+        self.register_outputs({"claim": self.claim, "claims": self.claims, "host_path": self.host_path})
+
+    def _missing(self) -> Iterator[str]:
+        args, kind = self._args, self._kind
+        needed = {
+            WeightsKind.LOCAL: ("path", "size_bytes", "namespace"),
+            WeightsKind.HOST_PATH: ("path",),
+            WeightsKind.CLAIM: ("size_bytes", "namespace"),
+        }
+        yield from (f"{key}: is missing: kind {kind} needs it" for key in needed[kind] if args.get(key) is None)
+        if kind is WeightsKind.LOCAL and not args["placement"].get("hostnames"):
+            yield "placement.hostnames: is missing: kind local ties each disk to its node by name"
+
+    def _source(self) -> WeightSource:
+        match self._kind:
             case WeightsKind.LOCAL:
-                self.volumes = [self._local(hostname) for hostname in args["placement"].hostnames]
+                return {"claims": self._locals()}
             case WeightsKind.HOST_PATH:
-                hostnames: Sequence[str | None] = args["placement"].hostnames or [None]
-                self.volumes = [self._host_path(hostname) for hostname in hostnames]
+                return {"host_path": self._path()}
             case WeightsKind.CLAIM:
-                self.volumes = [self._claim()]
-        sources = [volume.source.get("persistent_volume_claim") for volume in self.volumes]
-        self.claims = pulumi.Output.all(*[source["claim_name"] for source in sources if source])
-        self.register_outputs({"claims": self.claims})
+                return {"claim": self._claim()}
 
-    def _host_path(self, hostname: str | None) -> PlacedVolume:
-        path, nvme = self._path(), self._args["placement"].nvme_path
-        # A directory made in place of a disk that is not mounted would fill the node's root disk.
-        on_nvme = nvme is not None and f"{path}/".startswith(f"{nvme}/")
-        kind = "Directory" if on_nvme else "DirectoryOrCreate"
-        return PlacedVolume(hostname, {"host_path": {"path": path, "type": kind}})
+    def _locals(self) -> pulumi.Output[Mapping[str, str]]:
+        hostnames = self._args["placement"].get("hostnames") or ()
+        claims = {hostname: self._local(hostname) for hostname in hostnames}
+        return pulumi.Output.all(**claims)
 
-    def _local(self, hostname: str) -> PlacedVolume:
-        namespace, instance = self._args["namespace"], self._args["instance"]
-        claim = claim_name(instance, hostname)
+    def _local(self, hostname: str) -> pulumi.Output[str]:
+        namespace, volume = self._namespace(), object_name(self._name)
+        claim = claim_name(volume, hostname)
+        name = pulumi.Output.from_input(namespace).apply(lambda within: disk_name(within, volume, hostname))
         disk = PersistentVolume(
             f"{self._name}-{hostname}",
-            metadata={"name": volume_name(namespace, instance, hostname), "labels": labels(instance, "weights")},
+            metadata={"name": name, "labels": self._labels()},
             spec={
                 "access_modes": ["ReadWriteOnce"],
                 "capacity": {"storage": self._size()},
@@ -128,42 +120,32 @@ class WeightVolume(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spec.capacity"]),
         )
-        return self._claimed(
-            PersistentVolumeClaim(
-                f"{self._name}-claim-{hostname}",
-                metadata=self._claim_metadata(claim),
-                spec=self._claim_spec() | {"storage_class_name": "", "volume_name": disk.metadata["name"]},
-                opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spec.resources"]),
-            ),
-            hostname,
-        )
+        return PersistentVolumeClaim(
+            f"{self._name}-claim-{hostname}",
+            metadata=self._claim_metadata(claim),
+            spec=self._claim_spec() | {"storage_class_name": "", "volume_name": disk.metadata["name"]},
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spec.resources"]),
+        ).metadata["name"]
 
-    def _claim(self) -> PlacedVolume:
-        weights = self._args["weights"]
-        storage_class = {"storage_class_name": weights.storage_class} if weights.storage_class else {}
-        return self._claimed(
-            PersistentVolumeClaim(
-                f"{self._name}-claim",
-                metadata=self._claim_metadata(claim_name(self._args["instance"])),
-                spec=self._claim_spec() | storage_class,
-                opts=pulumi.ResourceOptions(
-                    parent=self,
-                    ignore_changes=["spec", *(f'metadata.annotations["{key}"]' for key in _WRITTEN_BY_THE_CLUSTER)],
-                    retain_on_delete=weights.retain,
-                    import_=self._args.get("adopt"),
-                ),
+    def _claim(self) -> pulumi.Output[str]:
+        storage_class = self._args.get("storage_class")
+        return PersistentVolumeClaim(
+            f"{self._name}-claim",
+            metadata=self._claim_metadata(claim_name(object_name(self._name))),
+            spec=self._claim_spec() | ({} if storage_class is None else {"storage_class_name": storage_class}),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=["spec", *(f'metadata.annotations["{key}"]' for key in _WRITTEN_BY_THE_CLUSTER)],
+                retain_on_delete=self._args.get("retain", True),
+                import_=self._args.get("adopt"),
             ),
-            None,
-        )
-
-    def _claimed(self, claim: PersistentVolumeClaim, hostname: str | None) -> PlacedVolume:
-        return PlacedVolume(hostname, {"persistent_volume_claim": {"claim_name": claim.metadata["name"]}})
+        ).metadata["name"]
 
     def _claim_metadata(self, claim: str) -> dict[str, Any]:
         return {
             "name": claim,
-            "namespace": self._args["namespace"],
-            "labels": labels(self._args["instance"], "weights"),
+            "namespace": self._namespace(),
+            "labels": self._labels(),
             "annotations": _UNAWAITED,
         }
 
@@ -171,17 +153,17 @@ class WeightVolume(pulumi.ComponentResource):
         mode = "ReadWriteMany" if self._args.get("shared") else "ReadWriteOnce"
         return {"access_modes": [mode], "resources": {"requests": {"storage": self._size()}}}
 
+    def _labels(self) -> dict[str, str]:
+        return labels(stack_name(), self._name)
+
     def _path(self) -> str:
-        path = self._args.get("path")
-        if path is None:
-            raise ValueError(f"WeightVolume {self._name}: kind {self._args['weights'].kind} needs a path")
-        return path
+        return self._args.get("path") or ""
+
+    def _namespace(self) -> pulumi.Input[str]:
+        return self._args.get("namespace") or ""
 
     def _size(self) -> str:
-        size = self._args.get("size_bytes")
-        if size is None:
-            raise ValueError(f"WeightVolume {self._name}: kind {self._args['weights'].kind} needs size_bytes")
-        return whole_gibibytes(size)
+        return whole_gibibytes(self._args.get("size_bytes") or 0)
 
 
 def _only_on(hostname: str) -> dict[str, Any]:

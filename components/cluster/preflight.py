@@ -16,9 +16,9 @@ from components.cluster.held_devices import held_devices
 from components.cluster.quantity import whole
 from components.cluster.settling import STATE_TAINTS, read_settled
 from components.pods.labels import labels
+from components.pods.names import claim_name, disk_name
 from components.pods.placement import HOSTNAME_LABEL
 from components.pods.serving import Serving
-from components.weight_volume import claim_name, volume_name
 from config.catalogue import Gpu, find_gpu
 from config.quantity import gigabytes
 from config.stack.sections import Nodes, StackConfig, Taint, TaintEffect, WeightsKind
@@ -38,8 +38,12 @@ class Found:
     """Id of the claim to be taken over; None: there is none yet."""
 
 
-def preflight(instance: str, stack: StackConfig, api: ClusterApi, volume_bytes: int | None, serving: Serving) -> Found:
+def preflight(
+    instance: str, volume: str, stack: StackConfig, api: ClusterApi, volume_bytes: int | None, serving: Serving
+) -> Found:
     """What is there already, after the cluster was found fit for the stack and its server.
+
+    `instance` is the stack, and `volume` what its weights' claim is called, or the claim of each node begins with.
 
     Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
     """
@@ -58,13 +62,13 @@ def preflight(instance: str, stack: StackConfig, api: ClusterApi, volume_bytes: 
             raise pulumi.RunError(f"{message}; nothing was created") from None
         pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
         return Found()
-    faults = [*node_faults(stack, facts.nodes), *volume_faults(instance, stack, facts, volume_bytes)]
+    faults = [*node_faults(stack, facts.nodes), *volume_faults(volume, stack, facts, volume_bytes)]
     faults += group_faults(facts) if groups else []
     faults += _held_faults(instance, stack, facts, serving)
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
-    return _found(instance, stack, facts)
+    return _found(instance, claim_name(volume), stack, facts)
 
 
 def _held_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> Sequence[str]:
@@ -79,10 +83,9 @@ def _held_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving
     return []
 
 
-def _found(instance: str, stack: StackConfig, facts: ClusterFacts) -> Found:
+def _found(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -> Found:
     namespace, existing = stack.cluster.namespace, facts.namespace_labels
     is_own = existing is not None and labels(instance, "namespace").items() <= existing.items()
-    claim = claim_name(instance)
     return Found(
         cluster_identifier=facts.identifier,
         make_namespace=existing is None or is_own,
@@ -175,16 +178,16 @@ def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
     return known.key == taint["key"] and same_value and same_effect
 
 
-def volume_faults(instance: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
+def volume_faults(volume: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
     """What is wrong with volumes that are already there under this stack's names, or cannot be made, one line each."""
     match stack.weights.kind:
         case WeightsKind.CLAIM:
-            claim = claim_name(instance)
+            claim = claim_name(volume)
             if claim not in facts.claims:
                 return _storage_class_faults(stack.weights.storage_class, facts.storage_classes)
             existing = {f"claim {claim}": facts.claims[claim]}
         case WeightsKind.LOCAL:
-            disks = [volume_name(stack.cluster.namespace, instance, node) for node in stack.nodes.names]
+            disks = [disk_name(stack.cluster.namespace, volume, node) for node in stack.nodes.names]
             existing = {f"volume {disk}": facts.disks[disk] for disk in disks if disk in facts.disks}
         case WeightsKind.HOST_PATH:
             existing = {}

@@ -13,11 +13,11 @@ from typing import Any
 import pulumi
 
 from components.pods import fabric
-from components.pods.placement import HOSTNAME_LABEL, Placement
+from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.serving import Serving
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
+from components.pods.weight_source import PlacedVolume
 from components.rollout.pod_report import VERSION_ANNOTATION
-from components.weight_volume import PlacedVolume
 from config.quantity import quantity_bytes, whole_gibibytes
 from config.stack.sections import Engine, Fabric, Verification
 from engines.process import EngineProcess, Probe, ProcessStart, Role
@@ -37,7 +37,7 @@ class ServerPod:
     labels: dict[str, str]
     weights: StagedWeights
     volume: PlacedVolume
-    placement: Placement
+    placement: PodPlacement
     engine: Engine
     model_file: str | None
     """The file to serve, for an engine that serves one file."""

@@ -12,9 +12,9 @@ from typing import Any
 import pulumi
 
 from components.pods.labels import labels
-from components.pods.placement import Placement
+from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.staged_weights import WEIGHTS_MOUNT
-from components.weight_volume import PlacedVolume
+from components.pods.weight_source import PlacedVolume
 
 PROGRAM_MOUNT = "/heavylift"
 STAGER = f"{PROGRAM_MOUNT}/stager"
@@ -51,19 +51,21 @@ class StagerJob:
     instance: str
     """Name of the stack."""
     component: str
-    """What the Job is for, as its labels say it: "stage" or "prune"."""
-    image: str
+    """The component that makes it, as its labels say it: "stage" or "prune" in a stack of one model."""
+    image: pulumi.Input[str]
     """Image with Python 3.11 or newer."""
-    placement: Placement
+    placement: PodPlacement
     """The nodes where the server runs."""
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager."""
 
-    def spec(self, deadline_seconds: int, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """The spec of a Job that runs `pod` until it succeeds, for so long at most."""
+    def spec(self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1) -> dict[str, Any]:
+        """The spec of a Job that runs `pod` until it succeeds, on so many nodes at a time, for so long at most."""
+        each = {"completion_mode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
         return {
             "active_deadline_seconds": deadline_seconds,
             "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
+            **each,
             # A second pod starts only when the first has ended: never two writers.
             "pod_replacement_policy": "Failed",
             "pod_failure_policy": {
@@ -79,14 +81,15 @@ class StagerJob:
         *,
         init_containers: Sequence[Mapping[str, Any]] = (),
         scratch: Sequence[str] = (),
-        service_account: str | None = None,
+        service_account: pulumi.Input[str] | None = None,
     ) -> dict[str, Any]:
         """A pod on the volume's node, with empty directories named `scratch` for the containers to share."""
-        account = {"service_account_name": service_account} if service_account else {}
+        account = {} if service_account is None else {"service_account_name": service_account}
         return {
             "restart_policy": "Never",
             **(account or {"automount_service_account_token": False}),
             **self.placement.scheduling(volume.hostname),
+            **(self._one_per_node() if volume.nodes > 1 else {}),
             **({"init_containers": list(init_containers)} if init_containers else {}),
             "containers": [container],
             "volumes": [
@@ -96,24 +99,34 @@ class StagerJob:
             ],
         }
 
+    def _one_per_node(self) -> dict[str, Any]:
+        """Spreads the pods of one Job over nodes whose names are not known.
+
+        Limit: a pod that starts over after another has ended may land on that one's node, and its own stays empty; the
+        server's check of the weights then says so.
+        """
+        same = {"label_selector": {"match_labels": labels(self.instance, self.component)}}
+        required = [same | {"topology_key": HOSTNAME_LABEL}]
+        return {"affinity": {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": required}}}
+
     def container(
         self,
         name: str,
-        command: Sequence[str],
+        command: Sequence[pulumi.Input[str]],
         *,
         resources: Mapping[str, Any],
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, pulumi.Input[str]] | None = None,
         scratch: Mapping[str, str] | None = None,
         weights: bool = True,
     ) -> dict[str, Any]:
         """A container with the program, and the weights to write to; `scratch` says where it mounts what is shared."""
-        variables = sorted((_ENVIRONMENT | dict(environment or {})).items())
+        variables = {**_ENVIRONMENT, **(environment or {})}
         shared = [{"name": name, "mount_path": path} for name, path in (scratch or {}).items()]
         return {
             "name": name,
             "image": self.image,
             "command": list(command),
-            "env": [{"name": variable, "value": value} for variable, value in variables],
+            "env": [{"name": variable, "value": variables[variable]} for variable in sorted(variables)],
             "resources": resources,
             "security_context": _SECURITY,
             "termination_message_policy": "FallbackToLogsOnError",

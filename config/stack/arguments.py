@@ -6,9 +6,9 @@ Written by `make schema` from config/stack/sections.py: do not edit.
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
+from config.engine_name import EngineName
 from config.stack.sections import (
     EncoderMode,
-    EngineName,
     FabricKind,
     GpuDirect,
     NodeKind,
@@ -80,7 +80,7 @@ class Nodes(TypedDict):
     gpus_per_node: NotRequired[int]
     """GPUs of each node that this stack may take."""
     driver: NotRequired[str]
-    """Version of the NVIDIA driver on the nodes, in full or its first parts; unset: not known."""
+    """Version of the GPU driver on the nodes, in full or its first parts; unset: not known."""
     nvme_path: NotRequired[str]
     """Where the nodes' local NVMe is mounted, such as `/mnt/nvme`."""
     fabric: NotRequired[Fabric]
@@ -133,7 +133,8 @@ class Stage(TypedDict):
     image: str
     """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
     sources: NotRequired[Sequence[str]]
-    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`."""
+    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a directory
+    that the pod of the Job sees."""
     native_xet: NotRequired[bool]
     """Let the hub's own client fetch whole files, by Xet's protocol where the repository is stored so, instead of by
     ranges. Verified all the same; a download that is ended begins its file anew. Untested against a Xet server."""

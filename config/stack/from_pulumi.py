@@ -9,12 +9,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pulumi
 from pulumi.runtime import config as runtime_config
 
 from config.errors import StackError
+from config.stack import arguments
 from config.stack.file import HUB_TOKEN, NAMESPACE, checked_stack_name
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
@@ -31,6 +32,8 @@ class RunningStack:
 
     instance: str
     """Name of the stack. The Service and the claims are named after it."""
+    sections: arguments.StackConfig
+    """What its file says, with environment overrides applied: plain values that `config` found well."""
     config: StackConfig
     kubeconfig: Mapping[str, Any]
     """The stack's own context of its kubeconfig file."""
@@ -51,7 +54,8 @@ def running_stack() -> RunningStack:
     """
     faults: list[str] = []
     instance = _read(_instance, "", faults)
-    config = _read(_config, None, faults)
+    sections = _overridden_sections()
+    config = _read(lambda: StackConfig.parse(sections), None, faults)
     token = _read(_hub_token, None, faults)
     if config is None:
         raise pulumi.RunError(_message(faults))
@@ -62,10 +66,11 @@ def running_stack() -> RunningStack:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
         instance=instance,
+        sections=cast(arguments.StackConfig, sections),
         config=config,
         kubeconfig=kubeconfig,
         lock=lock,
-        digest=weights_digest(config.model, lock),
+        digest=weights_digest(config.model, lock.sha256 if lock else None),
         model_file=model_file,
         hub_token=token,
     )
@@ -88,11 +93,11 @@ def _instance() -> str:
     return checked_stack_name(pulumi.get_stack())
 
 
-def _config() -> StackConfig:
+def _overridden_sections() -> dict[str, Any]:
     sections, notes = overridden(_sections(), os.environ)
     for note in notes:
         pulumi.info(note)
-    return StackConfig.parse(sections)
+    return sections
 
 
 def _lock(config: StackConfig) -> WeightsLock | None:

@@ -15,6 +15,8 @@ from config.stack.sections import Section, StackConfig
 
 ARGUMENTS_FILE = Path(__file__).parent / "arguments.py"
 
+_LINE_LENGTH = 120
+
 _OPENING = '''"""The sections of a stack file as plain values.
 
 Written by `make schema` from config/stack/sections.py: do not edit.
@@ -24,8 +26,8 @@ Written by `make schema` from config/stack/sections.py: do not edit.
 
 def arguments_text() -> str:
     """The content of config/stack/arguments.py."""
-    sections = [*_sections(StackConfig), StackConfig]
-    enums = sorted({name for section in sections for name in _enums(section)})
+    sections: list[type[Section]] = [*_sections(StackConfig), StackConfig]
+    enums = {enum for section in sections for enum in _enums(section)}
     return "\n".join(
         [
             _OPENING,
@@ -50,11 +52,11 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
                 yield from (*deeper, inner)
 
 
-def _enums(section: type[Section]) -> Iterator[str]:
+def _enums(section: type[Section]) -> Iterator[type[StrEnum]]:
     for field in section.model_fields.values():
         for inner in _parts(field.annotation):
             if isinstance(inner, type) and issubclass(inner, StrEnum):
-                yield inner.__name__
+                yield inner
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -63,8 +65,14 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(argument)
 
 
-def _import_lines(enums: list[str]) -> list[str]:
-    return ["from config.stack.sections import (", *(f"    {name}," for name in enums), ")"]
+def _import_lines(enums: set[type[StrEnum]]) -> Iterator[str]:
+    for module in sorted({enum.__module__ for enum in enums}):
+        names = sorted(enum.__name__ for enum in enums if enum.__module__ == module)
+        line = f"from {module} import {', '.join(names)}"
+        if len(line) <= _LINE_LENGTH:
+            yield line
+        else:
+            yield from (f"from {module} import (", *(f"    {name}," for name in names), ")")
 
 
 def _class_lines(section: type[Section]) -> Iterator[str]:
@@ -89,5 +97,5 @@ def _type(annotation: Any) -> str:
 
 
 def _docstring(text: str | None) -> list[str]:
-    lines = textwrap.wrap(f'"""{" ".join((text or "").split())}"""', 116, break_long_words=False)
+    lines = textwrap.wrap(f'"""{" ".join((text or "").split())}"""', _LINE_LENGTH - 4, break_long_words=False)
     return [f"    {line}" for line in lines]

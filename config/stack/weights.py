@@ -33,7 +33,12 @@ class WeightsLock:
     @property
     def sha256(self) -> str:
         """SHA-256 of the file, in hex."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return lock_sha256(self.text)
+
+
+def lock_sha256(text: str) -> str:
+    """SHA-256 of a lock file with that content, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_lock(path: Path, model: Model) -> WeightsLock:
@@ -63,13 +68,13 @@ def read_lock(path: Path, model: Model) -> WeightsLock:
     return lock
 
 
-def weights_digest(model: Model, lock: WeightsLock | None) -> str:
-    """The first hex digits of the SHA-256 of the canonical JSON of what is staged."""
+def weights_digest(model: Model, lock_sha256: str | None) -> str:
+    """The first hex digits of the SHA-256 of the canonical JSON of what is staged, by a lock file or without one."""
     identity = {
         "repository": model.repository,
         "revision": model.revision,
         "include": sorted(set(model.include)),
-        "lock_sha256": lock.sha256 if lock else None,
+        "lock_sha256": lock_sha256,
     }
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST_DIGITS]

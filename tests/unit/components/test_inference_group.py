@@ -7,23 +7,25 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.pods.placement import Placement
-from components.weight_volume import PlacedVolume
+from components.pods.placement import PodPlacement
+from components.pods.weight_source import PlacedVolume
 from config.catalogue import engine_flags
 from config.stack.sections import Engine, Fabric, FabricKind, PodNetwork, Verification
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import H200, KIMI, VLLM, serving
+from tests.unit.components.samples import PODS_ON_H200, STAGED_KIMI, VLLM, serving
 
 INFINIBAND = Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8)
-TWO_NODES = replace(H200, hostnames=["h100-1", "h100-0"], fabric=INFINIBAND)
+TWO_NODES = replace(PODS_ON_H200, hostnames=["h100-1", "h100-0"], fabric=INFINIBAND)
 DIRECTORY = PlacedVolume("h100-1", {"host_path": {"path": "/mnt/nvme", "type": "Directory"}})
 
 
-def served(nodes: int = 2, replicas: int = 1, *, placement: Placement = TWO_NODES, engine: Engine = VLLM) -> Recording:
+def served(
+    nodes: int = 2, replicas: int = 1, *, placement: PodPlacement = TWO_NODES, engine: Engine = VLLM
+) -> Recording:
     args: InferenceServerArgs = {
         "instance": "h100x16",
         "namespace": "serving",
-        "weights": KIMI,
+        "weights": STAGED_KIMI,
         "volume": DIRECTORY,
         "placement": placement,
         "engine": engine,
@@ -35,7 +37,7 @@ def served(nodes: int = 2, replicas: int = 1, *, placement: Placement = TWO_NODE
     return record(lambda: InferenceServer("server", args))
 
 
-def with_fabric(**changes: object) -> Placement:
+def with_fabric(**changes: object) -> PodPlacement:
     return replace(TWO_NODES, fabric=INFINIBAND.model_copy(update=changes))
 
 

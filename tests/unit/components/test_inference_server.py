@@ -10,26 +10,26 @@ from pulumi_kubernetes.core.v1 import Service
 
 from components.cluster.api import ClusterApi
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.pods.placement import Placement
+from components.pods.placement import PodPlacement
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
+from components.pods.weight_source import PlacedVolume
 from components.rollout import server_watch
 from components.rollout.server_watch import Server
-from components.weight_volume import PlacedVolume
 from config.stack.sections import Engine, Verification
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, LLAMA_CPP, VLLM, serving
+from tests.unit.components.samples import LLAMA_CPP, PODS_ON_H200, STAGED_GEMMA, STAGED_KIMI, VLLM, serving
 
 CLAIM = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
 DIRECTORY = PlacedVolume(None, {"host_path": {"path": "/var/lib/weights", "type": "DirectoryOrCreate"}})
 
 
 def arguments(
-    weights: StagedWeights = KIMI,
+    weights: StagedWeights = STAGED_KIMI,
     *,
     engine: Engine = VLLM,
     plan: Serving | None = None,
-    placement: Placement = H200,
+    placement: PodPlacement = PODS_ON_H200,
     volume: PlacedVolume = CLAIM,
     model_file: str | None = None,
     verify: Verification = Verification.QUICK,
@@ -49,16 +49,16 @@ def arguments(
     }
 
 
-def served(weights: StagedWeights = KIMI, **changes: Any) -> Recording:
+def served(weights: StagedWeights = STAGED_KIMI, **changes: Any) -> Recording:
     return record(lambda: InferenceServer("server", arguments(weights, **changes)))
 
 
 def gemma() -> Recording:
     return served(
-        GEMMA,
+        STAGED_GEMMA,
         engine=LLAMA_CPP,
         plan=serving(gpus=0, shared_memory_bytes=0),
-        placement=ANYWHERE,
+        placement=PodPlacement(),
         volume=DIRECTORY,
         model_file="gemma-3-270m-q4_k_m.gguf",
     )
@@ -281,4 +281,4 @@ def test_the_server_lands_where_the_weights_were_staged() -> None:
 
 def test_llama_cpp_without_a_file_is_refused() -> None:
     with pytest.raises(ValueError, match="needs model_file"):
-        served(GEMMA, engine=LLAMA_CPP, plan=serving(gpus=0))
+        served(STAGED_GEMMA, engine=LLAMA_CPP, plan=serving(gpus=0))

@@ -170,12 +170,12 @@ def facts_with_disk(disk: VolumeFacts) -> ClusterFacts:
 
 def test_a_volume_that_an_earlier_stack_left_is_taken_as_it_is() -> None:
     facts = facts_with_disk(VolumeFacts(1200 * GIB, path="/mnt/nvme"))
-    assert volume_faults("h200", STACK, facts, 1165 * GIB) == []
+    assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == []
 
 
 def test_a_volume_too_small_for_other_weights_is_refused_with_three_numbers_and_two_ways_out() -> None:
     facts = facts_with_disk(VolumeFacts(900 * 10**9, path="/mnt/nvme"))
-    assert volume_faults("h200", STACK, facts, 1250 * 10**9) == [
+    assert volume_faults("h200-weights", STACK, facts, 1250 * 10**9) == [
         f"volume {DISK}: has 900.0 GB for good, 2 revisions and a margin need 1250.0 GB, 350.0 GB more; prune old "
         "revisions and lower heavylift:weights.keep_revisions, or delete it and let a new one be made"
     ]
@@ -183,20 +183,20 @@ def test_a_volume_too_small_for_other_weights_is_refused_with_three_numbers_and_
 
 def test_a_size_beyond_that_of_the_volume_is_refused_by_its_key() -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "local", "size": "2T"}})
-    (fault,) = volume_faults("h200", stack, facts_with_disk(VolumeFacts(10**12, path="/mnt/nvme")), 2 * 10**12)
+    (fault,) = volume_faults("h200-weights", stack, facts_with_disk(VolumeFacts(10**12, path="/mnt/nvme")), 2 * 10**12)
     assert "has 1000.0 GB for good, heavylift:weights.size asks for 2000.0 GB, 1000.0 GB more" in fault
 
 
 def test_a_volume_whose_size_cannot_be_read_is_refused_where_it_is_the_stacks_own() -> None:
     facts = facts_with_disk(VolumeFacts(None, path="/mnt/nvme"))
-    assert volume_faults("h200", STACK, facts, 1165 * GIB) == [
+    assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == [
         f"volume {DISK}: its size cannot be read; delete it and let a new one be made"
     ]
 
 
 def test_a_volume_in_another_directory_is_refused() -> None:
     facts = facts_with_disk(VolumeFacts(1200 * GIB, path="/mnt/old"))
-    assert volume_faults("h200", STACK, facts, 1165 * GIB) == [
+    assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == [
         f"volume {DISK}: lies in /mnt/old: expected /mnt/nvme; delete it with its claim, or correct the stack"
     ]
 
@@ -204,7 +204,7 @@ def test_a_volume_in_another_directory_is_refused() -> None:
 def test_a_claim_of_another_storage_class_is_refused() -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": "gp3"}})
     facts = ClusterFacts(identifier="x", claims={"h200-weights": VolumeFacts(1200 * GIB, storage_class="gp2")})
-    assert volume_faults("h200", stack, facts, 1165 * GIB) == [
+    assert volume_faults("h200-weights", stack, facts, 1165 * GIB) == [
         "claim h200-weights: is of storage class gp2: expected gp3; delete it, or correct the stack"
     ]
 
@@ -224,9 +224,11 @@ def test_a_claim_that_no_storage_class_would_fill_is_refused(
 ) -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": wanted}})
     facts = ClusterFacts(identifier="x", storage_classes=known)
-    assert volume_faults("h200", stack, facts, 1) == [f"heavylift:weights.storage_class: {fault}" for fault in faults]
+    assert volume_faults("h200-weights", stack, facts, 1) == [
+        f"heavylift:weights.storage_class: {fault}" for fault in faults
+    ]
 
 
 def test_volumes_of_other_names_do_not_matter() -> None:
     facts = ClusterFacts(identifier="x", disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
-    assert volume_faults("h200", STACK, facts, 1165 * GIB) == []
+    assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == []

@@ -2,28 +2,25 @@
 
 from typing import Any
 
-from components.pods.placement import Placement
+from components.arguments import Placement, WeightSource
 from components.pods.stager_job import StagerJob
 from components.weight_prune import WeightPrune, WeightPruneArgs
-from components.weight_volume import PlacedVolume
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import H200, KIMI
-
-ON_H200 = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
+from tests.unit.components.samples import H200, KIMI, ON_H200, PODS_ON_H200, TWO_H200S
 
 
-def pruned(*volumes: PlacedVolume, placement: Placement = H200) -> Recording:
+def pruned(volume: WeightSource = ON_H200, placement: Placement = H200) -> Recording:
     args: WeightPruneArgs = {
-        "instance": "h200",
         "namespace": "serving",
-        "weights": KIMI,
+        "model": KIMI,
         "keep_newest": 2,
-        "volumes": volumes or [ON_H200],
+        "volume": volume,
         "placement": placement,
         "image": "python:3.12-slim",
         "program": "stage-program-0123abcd",
+        "owner": "serving/h200",
     }
-    return record(lambda: WeightPrune("prune", args))
+    return record(lambda: WeightPrune("prune", args), stack="h200")
 
 
 def pod(recording: Recording) -> dict[str, Any]:
@@ -36,8 +33,7 @@ def test_the_job_is_named_by_what_is_served_so_that_another_revision_makes_anoth
 
 
 def test_each_volume_gets_a_job_on_its_own_node() -> None:
-    volumes = [PlacedVolume(name, {"host_path": {"path": "/mnt/nvme"}}) for name in ("h200-0", "h200-1")]
-    jobs = pruned(*volumes).of_type(":Job")
+    jobs = pruned({"host_path": "/mnt/nvme"}, TWO_H200S).of_type(":Job")
     nodes = {job.name: job.inputs["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] for job in jobs}
     assert nodes == {f"prune-669cddc777e743fa-{name}": name for name in ("h200-0", "h200-1")}
 
@@ -62,7 +58,7 @@ def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
 
 def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:
     spec = pod(pruned())
-    staging = StagerJob("h200", "stage", "python:3.12-slim", H200, "stage-program-0123abcd")
+    staging = StagerJob("h200", "stage", "python:3.12-slim", PODS_ON_H200, "stage-program-0123abcd")
     expected = staging.container("stage", [], resources={})
     (container,) = spec["containers"]
     assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]

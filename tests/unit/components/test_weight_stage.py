@@ -5,42 +5,36 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.pods.placement import Placement
-from components.pods.staged_weights import StagedWeights
+from components.arguments import Placement, WeightSource
 from components.weight_stage import WeightStage, WeightStageArgs, stager_files
-from components.weight_volume import PlacedVolume
-from config.stack.sections import Stage
+from config.stack import arguments
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, STAGE
+from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, ON_H200, TWO_H200S, UNNAMED
 
-ON_H200 = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
 CONFIG_MAP_LIMIT = 2**20
 """Bytes that Kubernetes takes in one ConfigMap."""
 
 
 def staged(
-    weights: StagedWeights = KIMI,
+    model: arguments.Model = KIMI,
     *,
-    volumes: list[PlacedVolume] | None = None,
+    volume: WeightSource = ON_H200,
     placement: Placement = H200,
-    stage: Stage = STAGE,
-    lock: str | None = None,
-    hub_token: pulumi.Input[str] | None = None,
     preview: bool = False,
+    name: str = "stage",
+    **more: Any,
 ) -> Recording:
     args: WeightStageArgs = {
-        "instance": "h200",
         "namespace": "serving",
-        "weights": weights,
-        "volumes": volumes or [ON_H200],
+        "model": model,
+        "volume": volume,
         "placement": placement,
-        "stage": stage,
-        "lock": lock,
-        "hub_token": hub_token,
+        "image": "python:3.12-slim",
+        "owner": "h200",
         "deadline_seconds": 1429,
         "await_seconds": 1549,
     }
-    return record(lambda: WeightStage("stage", args), preview=preview)
+    return record(lambda: WeightStage(name, {**args, **more}), preview=preview, stack="h200")  # type: ignore[typeddict-item]
 
 
 def pod(recording: Recording) -> dict[str, Any]:
@@ -55,14 +49,12 @@ def container(recording: Recording) -> dict[str, Any]:
 
 def test_the_job_is_named_by_what_it_stages_and_where() -> None:
     assert staged().only(":Job").name == "stage-669cddc777e743fa-h200-0"
-    assert staged(GEMMA, volumes=[PlacedVolume(None, {})], placement=ANYWHERE).only(":Job").name == (
-        "stage-0881a52b5b77b719"
-    )
+    anywhere = staged(GEMMA, volume={"host_path": "/var/lib/weights"}, placement=ANYWHERE)
+    assert anywhere.only(":Job").name == "stage-0881a52b5b77b719"
 
 
 def test_each_volume_gets_a_job_on_its_own_node() -> None:
-    volumes = [PlacedVolume(name, {"host_path": {"path": "/mnt/nvme"}}) for name in ("h200-0", "h200-1")]
-    jobs = staged(volumes=volumes).of_type(":Job")
+    jobs = staged(volume={"host_path": "/mnt/nvme"}, placement=TWO_H200S).of_type(":Job")
     selectors = {job.name: job.inputs["spec"]["template"]["spec"]["nodeSelector"] for job in jobs}
     assert selectors == {
         f"stage-669cddc777e743fa-{name}": {"kubernetes.io/hostname": name} for name in ("h200-0", "h200-1")
@@ -113,8 +105,10 @@ def test_the_stager_is_told_what_the_stack_says() -> None:
 
 
 def test_the_stager_is_told_patterns_sources_branch_and_lock() -> None:
-    stage = Stage(image="python:3.12-slim", sources=["s3://mirror/models", "hub"])
-    command = container(staged(GEMMA, stage=stage, lock="{}"))["command"]
+    sources = ["s3://mirror/models", "hub"]
+    lock = '{"files": []}'
+    recording = staged(GEMMA, sources=sources, lock=lock, volume={"host_path": "/w"}, placement=ANYWHERE)
+    command = container(recording)["command"]
     assert command[command.index("main") + 1 :] == [
         "--user=serving/h200",
         "--include=gemma-3-270m-q4_k_m.gguf",
@@ -123,13 +117,12 @@ def test_the_stager_is_told_patterns_sources_branch_and_lock() -> None:
         "--allow-unpinned",
         "--lock=/heavylift/stager/weights.lock.json",
     ]
-    program = staged(GEMMA, stage=stage, lock='{"files": []}').only(":ConfigMap")
-    assert program.inputs["data"]["weights.lock.json"] == '{"files": []}'
+    assert recording.only(":ConfigMap").inputs["data"]["weights.lock.json"] == lock
 
 
 def test_the_hubs_own_client_is_used_where_the_stack_says_so_and_keeps_no_second_copy() -> None:
     assert "--native-xet" not in container(staged())["command"]
-    by_xet = container(staged(stage=STAGE.model_copy(update={"native_xet": True})))
+    by_xet = container(staged(native_xet=True))
     assert "--native-xet" in by_xet["command"]
     assert {"name": "HF_XET_CHUNK_CACHE_SIZE_BYTES", "value": "0"} in by_xet["env"]
 
@@ -156,8 +149,7 @@ def test_the_hub_library_keeps_its_files_on_the_volume() -> None:
 
 
 def test_the_stacks_own_environment_reaches_both_containers_and_wins() -> None:
-    stage = Stage(image="i", environment={"PIP_INDEX_URL": "http://wheels", "HF_HOME": "/elsewhere"})
-    recording = staged(stage=stage)
+    recording = staged(environment={"PIP_INDEX_URL": "http://wheels", "HF_HOME": "/elsewhere"})
     for each in (*pod(recording)["initContainers"], *pod(recording)["containers"]):
         environment = {entry["name"]: entry.get("value") for entry in each["env"]}
         assert environment["PIP_INDEX_URL"] == "http://wheels"
@@ -187,8 +179,7 @@ def test_the_token_reaches_the_stager_alone_and_only_as_a_secret(preview: bool) 
 
 
 def test_credentials_of_a_mirror_come_from_a_secret_or_a_service_account_and_reach_the_stager_alone() -> None:
-    stage = Stage(image="i", secret="mirror", service_account="mirror-reader")
-    recording = staged(stage=stage)
+    recording = staged(secret="mirror", service_account="mirror-reader")
     (installer,) = pod(recording)["initContainers"]
     assert container(recording)["envFrom"] == [{"secretRef": {"name": "mirror"}}]
     assert "envFrom" not in installer
@@ -202,3 +193,32 @@ def test_without_a_token_there_is_no_secret() -> None:
 
 def test_no_pod_of_the_stage_can_talk_to_the_cluster() -> None:
     assert pod(staged())["automountServiceAccountToken"] is False
+
+
+def test_nodes_without_names_are_staged_by_their_number_each_once() -> None:
+    job = staged(volume={"host_path": "/mnt/nvme"}, placement=UNNAMED).only(":Job")
+    spec = job.inputs["spec"]
+    assert job.name == "stage-669cddc777e743fa"
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
+    (apart,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_another_stage_of_the_same_stack_owns_other_weights_under_other_names() -> None:
+    one, other = (staged(name=name, owner=None) for name in ("chat-stage", "code-stage"))
+    owners = [recording.outputs_of("WeightStage")[0]["owner"] for recording in (one, other)]
+    assert owners == ["serving/h200-chat-stage", "serving/h200-code-stage"]
+    names = [{registration.name for registration in recording.registrations} for recording in (one, other)]
+    assert names[0].isdisjoint(names[1])
+
+
+def test_a_stage_without_limits_has_a_day_and_pulumi_waits_a_little_longer() -> None:
+    job = staged(deadline_seconds=86400, await_seconds=None).only(":Job")
+    assert job.inputs["spec"]["activeDeadlineSeconds"] == 86400
+    assert job.options["customTimeouts"]["create"] == "86520s"
+
+
+def test_a_revision_that_is_no_commit_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(pulumi.RunError, match=r"heavylift:model\.revision: 'main' is not a full commit"):
+        staged({"repository": "moonshotai/Kimi-K2.5", "revision": "main"})

@@ -228,7 +228,7 @@ def test_a_lock_that_is_missing_is_refused_together_with_a_name_that_cannot_be_o
 ) -> None:
     message = refused(monkeypatch, "H200_prod", sections=edited(H200, stage={"lock": "none.lock.json"}))
     assert "stack name: 'H200_prod' cannot name a Service" in message
-    assert "heavylift:stage.lock: 'none.lock.json' cannot be read" in message
+    assert "heavylift:stage.lock: lock none.lock.json: cannot be read" in message
 
 
 def test_faults_of_the_cluster_end_the_program_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_each_part_of_the_identity_makes_other_weights(tmp_path: Path) -> None:
         weights_digest(KIMI.model_copy(update={"repository": "moonshotai/Kimi-K2.6"}), None),
         weights_digest(KIMI.model_copy(update={"revision": "0" * 40}), None),
         weights_digest(KIMI.model_copy(update={"include": ["*.json"]}), None),
-        weights_digest(KIMI, lock),
+        weights_digest(KIMI, lock.sha256),
     }
     assert len(digests) == 5
 
