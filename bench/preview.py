@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lab import engine
+from lab.cluster.simulated import SimulatedNodes
 from lab.lifecycle import Lab
 from lab.project import Project
-from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT
 
 WARM_UP, ROUNDS = 1, 7
@@ -36,21 +36,14 @@ PROGRAMS = {
 
 def main() -> int:
     """Exit status 0, or 1 when the preview costs more than it may."""
-    lab = Lab()
-    was_up = lab.up
-    lab.start()
-    simulated = SimulatedNodes(lab.site)
-    names = simulated.add(PROFILE)
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            # Python keeps compiled modules, unless it is told not to: what a program's own would cost every time.
-            environment = {**engine.settings(lab.site), "PYTHONDONTWRITEBYTECODE": ""}
-            medians = measure(projects(Path(directory), environment))
-    finally:
-        for name in names:
-            simulated.delete(name)
-        if not was_up:
-            lab.stop()
+    with (
+        Lab().borrowed() as site,
+        SimulatedNodes(site).added(PROFILE),
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        # Python keeps compiled modules, unless it is told not to: what a program's own would cost every time.
+        environment = {**engine.settings(site), "PYTHONDONTWRITEBYTECODE": ""}
+        medians = measure(projects(Path(directory), environment))
     ratio = medians["h200"] / medians["one ConfigMap"]
     print(f"h200 / one ConfigMap: {ratio:.2f}, limit {LIMIT}")
     print(f"h200 - empty: {medians['h200'] - medians['empty']:.2f} s")

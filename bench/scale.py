@@ -10,17 +10,13 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
-from kubernetes.client import V1Node
-
-from lab import cluster, engine
+from lab import engine
+from lab.cluster.simulated import SimulatedNodes
 from lab.lifecycle import Lab
 from lab.project import Answer, Project
-from lab.simulated import SimulatedNodes, manifest, profile
 from lab.site import CHECKOUT, Site
 
 GROUPS = (8, 16, 32)
@@ -28,42 +24,20 @@ REFERENCE, LARGEST = 8, 32
 GROWTH_LIMIT = 1.5
 """Of the time for each group, from `REFERENCE` to `LARGEST`: room for a machine that others use too."""
 
-READY_SECONDS = 120
-
 
 def main() -> int:
     """Exit status 0, or 1 when the time for each group grows."""
-    lab = Lab()
-    was_up = lab.up
-    lab.start()
-    try:
-        with simulated_nodes(lab.site, 2 * LARGEST) as names, tempfile.TemporaryDirectory() as directory:
-            print("groups  GPUs  preview s  up s  up s per group  destroy s")
-            seconds = {groups: measure(lab.site, Path(directory), names, groups) for groups in GROUPS}
-    finally:
-        if not was_up:
-            lab.stop()
+    names = [f"scale-{index}" for index in range(2 * LARGEST)]
+    with (
+        Lab().borrowed() as site,
+        SimulatedNodes(site).added("2x8h100", names),
+        tempfile.TemporaryDirectory() as directory,
+    ):
+        print("groups  GPUs  preview s  up s  up s per group  destroy s")
+        seconds = {groups: measure(site, Path(directory), names, groups) for groups in GROUPS}
     growth = seconds[LARGEST] / seconds[REFERENCE]
     print(f"a group of {LARGEST} takes {growth:.2f} times as long as one of {REFERENCE}, limit {GROWTH_LIMIT}")
     return growth > GROWTH_LIMIT
-
-
-@contextmanager
-def simulated_nodes(site: Site, count: int) -> Iterator[list[str]]:
-    """So many nodes with eight H100 each; removed afterwards."""
-    api, simulated = cluster.core(site), SimulatedNodes(site)
-    names = [f"scale-{index}" for index in range(count)]
-    try:
-        for name in names:
-            simulated.delete(name)
-            api.create_node(cast(V1Node, manifest(name, profile("2x8h100"))))
-        for name in names:
-            ready = f"node {name} did not become Ready"
-            cluster.wait_until(lambda name=name: cluster.is_ready(cluster.node(api, name)), READY_SECONDS, ready)  # type: ignore[misc]
-        yield names
-    finally:
-        for name in names:
-            simulated.delete(name)
 
 
 def measure(site: Site, directory: Path, names: list[str], groups: int) -> float:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import boto3
 
-from lab.cache import Piece, Progress, ensure
-from lab.debian import release, unpack
-from lab.pieces import VERSITYGW_PIECE
+from lab.build.cache import Piece, Progress, ensure
+from lab.build.debian import release, unpack
+from lab.build.pieces import VERSITYGW_PIECE
 
 REPOSITORY = "acme/bench"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -9,10 +9,10 @@ from typing import Any
 
 import lab as package
 from lab import engine
-from lab.control_plane import MOST_REAL_NODES
+from lab.cluster.control_plane import MOST_REAL_NODES
+from lab.cluster.simulated import GPU, SimulatedNodes, profile, profiles
 from lab.errors import LabError
 from lab.lifecycle import Lab, every_lab
-from lab.simulated import GPU, SimulatedNodes, profile, profiles
 from lab.status import report
 from lab.voice import say
 

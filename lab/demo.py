@@ -20,8 +20,8 @@ from config.errors import StackError
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.sections import Cluster
 from lab import engine
-from lab.cache import cache_directory
-from lab.control_plane import kubectl
+from lab.build.cache import cache_directory
+from lab.cluster.control_plane import kubectl
 from lab.errors import LabError
 from lab.lifecycle import Lab
 from lab.processes import run

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.cache import ensure
-from lab.control_plane import kubectl
-from lab.images import ENGINE_IMAGE, PYTHON_IMAGE
-from lab.pieces import PROVIDER_PIECE, PROVIDER_VERSION, PULUMI_PIECE
+from lab.build.cache import ensure
+from lab.build.images import ENGINE_IMAGE, PYTHON_IMAGE
+from lab.build.pieces import PROVIDER_PIECE, PROVIDER_VERSION, PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE
+from lab.cluster.control_plane import kubectl
+from lab.cluster.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
 from lab.processes import run
-from lab.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
 from lab.site import CHECKOUT, Site
 
 
@@ -58,10 +58,10 @@ class Engine:
         (self.programs / "kubectl").symlink_to(kubectl())
         if own_pulumi():
             return
-        piece = ensure(PULUMI_PIECE)
-        for name in ("pulumi", "pulumi-language-python-exec"):
-            # A hard link, as the engine looks for its bundled language host beside its own file.
-            (self.programs / name).hardlink_to(piece / name)
+        for piece in (PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE):
+            for program in ensure(piece).iterdir():
+                # A hard link, as the engine looks for its bundled language hosts beside its own file.
+                (self.programs / program.name).hardlink_to(program)
         host = self.programs / "pulumi-language-python"
         host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
         host.chmod(0o755)

@@ -1,7 +1,10 @@
-"""A Python language host for the Pulumi engine: it runs programs and policy packs with the SDK's own runners.
+"""A Python language host for the Pulumi engine: it runs programs, policy packs and component packages.
 
 The official host is not offered as a module. The engine starts this one as `pulumi-language-python ADDRESS`, reads a
 port from its output and calls it over gRPC; the service's stubs are those of the `pulumi` package.
+
+Everything runs in the virtual environment that the project names, or in this program's own. Only the SDKs that
+`pulumi package add` generates are installed, each project's into its own `sdks/installed`.
 """
 
 import json
@@ -24,7 +27,9 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 # The runner's own code for "the message was shown already".
 SHOWN_TO_USER = 32
-RUNNERS = {"analyzer": "pulumi.policy", "resource": "pulumi.run.plugin"}
+POLICY_RUNNER = ("-m", "pulumi.policy")
+REQUIREMENTS = "requirements.txt"
+INSTALLED = "sdks/installed"
 
 
 def interpreter(info: Any) -> str:
@@ -34,9 +39,21 @@ def interpreter(info: Any) -> str:
     return str(candidate) if candidate.exists() else sys.executable
 
 
-def pulumi_packages() -> Iterator[Any]:
-    """The providers that the installed SDK packages speak to, as each says in its `pulumi-plugin.json`."""
-    for distribution in distributions():
+def python_path(info: Any) -> str:
+    """PYTHONPATH for a project: its installed SDKs before what the engine was started with."""
+    return os.pathsep.join(filter(None, (str(Path(info.root_directory, INSTALLED)), os.environ.get("PYTHONPATH"))))
+
+
+def local_sdks(root: Path) -> list[str]:
+    """The lines of the project's `requirements.txt` that are directories of the project."""
+    file = root / REQUIREMENTS
+    lines = [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
+    return [line for line in lines if line and not line.startswith(("#", "-")) and (root / line).is_dir()]
+
+
+def pulumi_packages(root: Path) -> Iterator[Any]:
+    """The providers that the installed SDKs speak to, as each says in its `pulumi-plugin.json`."""
+    for distribution in distributions(path=[str(root / INSTALLED), *sys.path]):
         for file in distribution.files or ():
             if file.name != "pulumi-plugin.json":
                 continue
@@ -62,9 +79,10 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """This host's version."""
         return plugin_pb2.PluginInfo(version="0.1.0")
 
-    def GetRequiredPackages(self, _request: Any, _context: Any) -> Any:
+    def GetRequiredPackages(self, request: Any, _context: Any) -> Any:
         """The providers the program can use."""
-        return language_pb2.GetRequiredPackagesResponse(packages=list(pulumi_packages()))
+        packages = list(pulumi_packages(Path(request.info.root_directory)))
+        return language_pb2.GetRequiredPackagesResponse(packages=packages)
 
     def GetProgramDependencies(self, _request: Any, _context: Any) -> Any:
         """What is installed beside the program."""
@@ -75,9 +93,35 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Which Python that is."""
         return language_pb2.AboutResponse(executable=interpreter(request.info), version=sys.version.split()[0])
 
-    def InstallDependencies(self, _request: Any, _context: Any) -> Iterator[Any]:
-        """Nothing: `make` has set up the virtual environment."""
-        yield language_pb2.InstallDependenciesResponse(stdout=b"heavylift lab: dependencies are installed by make\n")
+    def GeneratePackage(self, request: Any, context: Any) -> Any:
+        """Writes an SDK with Pulumi's own generator, a Go program (`lab/build/pins/pulumi/main.go`)."""
+        answer = subprocess.run(
+            ["pulumi-generate-python"], input=request.SerializeToString(), capture_output=True, check=False
+        )
+        if answer.returncode:
+            context.abort(grpc.StatusCode.INTERNAL, answer.stderr.decode())
+        return language_pb2.GeneratePackageResponse.FromString(answer.stdout)
+
+    def Link(self, request: Any, _context: Any) -> Any:
+        """Adds SDKs that were generated to the project's `requirements.txt`."""
+        root = Path(request.info.root_directory)
+        known = local_sdks(root)
+        with (root / REQUIREMENTS).open("a") as file:
+            file.writelines(f"{each.path}\n" for each in request.packages if each.path not in known)
+        names = ", ".join(each.package.name for each in request.packages)
+        return language_pb2.LinkResponse(import_instructions=f"The SDK for {names} is in {REQUIREMENTS}.")
+
+    def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:
+        """Installs the SDKs that were generated; `make` has installed everything else."""
+        root = Path(request.info.root_directory)
+        if sdks := local_sdks(root):
+            offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
+            target = ("--upgrade", "--target", str(root / INSTALLED))
+            command = [sys.executable, "-m", "pip", "install", *offline, *target, *(f"./{sdk}" for sdk in sdks)]
+            answer = subprocess.run(command, cwd=root, capture_output=True, check=False)
+            if answer.returncode:
+                context.abort(grpc.StatusCode.INTERNAL, answer.stderr.decode())
+        yield language_pb2.InstallDependenciesResponse(stdout=f"installed: {', '.join(sdks) or 'nothing'}\n".encode())
 
     def RuntimeOptionsPrompts(self, _request: Any, _context: Any) -> Any:
         """No questions for `pulumi new`."""
@@ -107,6 +151,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         }
         words = [word for name, value in arguments.items() if value for word in (f"--{name}", value)]
         environment = {
+            "PYTHONPATH": python_path(request.info),
             "PULUMI_CONFIG": json.dumps(dict(request.config)),
             "PULUMI_CONFIG_SECRET_KEYS": json.dumps(list(request.configSecretKeys)),
         }
@@ -120,11 +165,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=f"the program ended with exit status {status}" if status else "")
 
     def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
-        """Runs a policy pack or provider, handing on what it prints until the engine hangs up."""
-        python = interpreter(request.info)
+        """Runs a policy pack or a component package, handing on what it prints until the engine hangs up."""
         program = str(Path(request.info.program_directory, request.info.entry_point or "."))
-        command = [python, "-u", "-m", RUNNERS.get(request.kind, RUNNERS["resource"]), *request.args, program]
+        is_policy = request.kind == "analyzer"
+        words = [*POLICY_RUNNER, *request.args, program] if is_policy else [program, *request.args]
+        command = [interpreter(request.info), "-u", *words]
         environment = dict(entry.split("=", 1) for entry in request.env)
+        environment["PYTHONPATH"] = python_path(request.info)
         process = self._start(command, cwd=request.pwd, environment=environment, capture=True)
         context.add_callback(process.terminate)
         messages: SimpleQueue[Any] = SimpleQueue()

@@ -1,21 +1,27 @@
 """Takes a lab up and down: what must be there, what is built, what is started, and what is left behind (nothing)."""
 
+import fcntl
 import os
 import platform
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from lab import cluster, control_plane, engine, images, wheels
-from lab.cache import Piece, ensure, lock
-from lab.debian import TOOLS_PIECE
+from lab import engine
+from lab.build import images, wheels
+from lab.build.cache import Piece, ensure, lock
+from lab.build.debian import TOOLS_PIECE
+from lab.build.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
+from lab.cluster import client, control_plane
+from lab.cluster.servers import wheels_directory
 from lab.errors import LabError
-from lab.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
+from lab.host import choose_subnet, first_child, link_host, remove_cgroups
 from lab.processes import run
-from lab.servers import wheels_directory
 from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
 from lab.voice import reminding, say
 
@@ -58,17 +64,6 @@ def pieces(*, root: bool) -> list[Piece]:
     if root:
         needed += [*REAL_NODE, TOOLS_PIECE, *images.IMAGES]
     return needed
-
-
-def choose_subnet() -> int:
-    """The first n from 64 on whose 10.n.0.0/16 no route of this machine touches."""
-    routes = run("ip", "-4", "route")
-    for candidate in range(64, 128):
-        if f"10.{candidate}." not in routes:
-            return candidate
-    raise LabError(
-        "every network from 10.64.0.0/16 to 10.127.0.0/16 is taken: `python -m lab down --all` frees those of labs"
-    )
 
 
 def lay_out_hub(site: Site) -> None:
@@ -114,6 +109,16 @@ class Lab:
         """The file that is held while this lab is taken up or down; it goes with the lab."""
         return self.directory.with_name(f"{self.directory.name}.lock")
 
+    @property
+    def _users(self) -> Path:
+        """The file that every process holds, with others, that uses this lab for a while."""
+        return self.directory.with_name(f"{self.directory.name}.users")
+
+    @property
+    def _borrowed(self) -> Path:
+        """The file that says that this lab was taken up for those who use it, and goes with the last of them."""
+        return self.directory / "borrowed"
+
     def _outline(self, site: Site) -> str:
         """The lab in a few words: whose, its nodes, its network."""
         nodes = "1 real node" if self.real_nodes == 1 else f"{self.real_nodes} real nodes"
@@ -126,13 +131,34 @@ class Lab:
         return len(list((self.directory / "nodes").glob("real-*")))
 
     def start(self) -> Site:
-        """Takes the lab up, building first what is not in the cache; one that is up is left as it is."""
+        """Takes the lab up, building first what is not in the cache; one that is up is left as it is, and stays."""
+        return self._take_up(borrowed=False)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Site]:
+        """Uses the lab, with one real node. One that was not up is taken down by the last process that uses it so."""
+        try:
+            with lock(self._users, fcntl.LOCK_SH):
+                yield self._take_up(borrowed=True)
+        finally:
+            with suppress(BlockingIOError), lock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                if self._borrowed.exists():
+                    self.stop()
+                self._users.unlink()
+
+    def _take_up(self, *, borrowed: bool) -> Site:
         root = os.geteuid() == 0
         check_prerequisites(root=root)
         for piece in pieces(root=root):
             ensure(piece)
         with lock(self._lock):
-            return self.site if self.up else self._start(root=root)
+            if not self.up:
+                self._start(root=root)
+                if borrowed:
+                    self._borrowed.touch()
+            elif not borrowed:
+                self._borrowed.unlink(missing_ok=True)
+            return self.site
 
     def _start(self, *, root: bool) -> Site:
         started = time.monotonic()
@@ -170,7 +196,7 @@ class Lab:
     def _hold(self, site: Site) -> Site:
         """Starts the one process that holds the lab, and hands it the host's link."""
         site.save()
-        command = [sys.executable, "-m", "lab.inside", str(site.directory)]
+        command = [sys.executable, "-m", "lab.cluster.inside", str(site.directory)]
         if site.isolated:
             namespaces = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
             command = ["unshare", *namespaces, *command]
@@ -208,17 +234,24 @@ class Lab:
         if index >= control_plane.MOST_REAL_NODES:
             raise LabError(f"at most {control_plane.MOST_REAL_NODES} real nodes")
         inside = ("nsenter", f"--target={first_child(site.pid)}", "--net", "--mount", "--pid", f"--wd={CHECKOUT}")
-        run(*inside, sys.executable, "-m", "lab.real_node", site.directory, str(index))
+        run(*inside, sys.executable, "-m", "lab.cluster.real_node", site.directory, str(index))
         name = f"real-{index}"
-        api = cluster.core(site)
+        api = client.core(site)
         ready = f"node {name} did not become Ready (logs in {site.logs})"
-        cluster.wait_until(lambda: cluster.is_ready(cluster.node(api, name)), START_SECONDS, ready)
+        client.wait_until(lambda: client.is_ready(client.node(api, name)), START_SECONDS, ready)
         return name
 
     def on_node(self, name: str, *command: str | Path) -> str:
         """Runs a command among a real node's own files and network, and returns what it printed."""
         site = self.site
-        node = [sys.executable, "-m", "lab.real_node", str(site.directory), name.removeprefix("real-"), "within"]
+        node = [
+            sys.executable,
+            "-m",
+            "lab.cluster.real_node",
+            str(site.directory),
+            name.removeprefix("real-"),
+            "within",
+        ]
         for process in Path("/proc").glob("[0-9]*"):
             try:
                 words = (process / "cmdline").read_text().split("\0")[:-1]
@@ -267,33 +300,3 @@ def every_lab() -> list[Path]:
         path.with_name(path.name.removesuffix(".lock")) for path in LABS.glob("*.lock") if path.name != NETWORK_LOCK
     }
     return sorted(directories | locks)
-
-
-def first_child(pid: int) -> int:
-    """The process that unshare started, PID 1 of the lab."""
-    children = Path(f"/proc/{pid}/task/{pid}/children")
-    for _ in range(200):
-        found = children.read_text().split()
-        if found:
-            return int(found[0])
-        time.sleep(0.02)
-    raise LabError("unshare started nothing: is the kernel short of namespaces?")
-
-
-def link_host(site: Site, pid: int) -> None:
-    """Makes the one link between host and lab, and the one route to its nodes, pods and Services."""
-    commands = (
-        f"ip link add {site.link} type veth peer name uplink netns {pid}",
-        f"ip address add {site.host_address}/24 dev {site.link}",
-        f"ip link set {site.link} up",
-        f"ip route add 10.{site.subnet}.0.0/16 via {site.address}",
-    )
-    for command in commands:
-        run(*command.split())
-
-
-def remove_cgroups(site: Site) -> None:
-    """Removes the empty control groups of the lab's nodes: the one thing that outlives its processes."""
-    for group in Path("/sys/fs/cgroup").glob(f"**/heavylift-{site.subnet}-*"):
-        for directory, _, _ in os.walk(group, topdown=False):
-            Path(directory).rmdir()

@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.cache import cache_directory
+from lab.build.cache import cache_directory
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 LABS = cache_directory() / "labs"

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from lab import cluster
+from lab.cluster import client
 from lab.site import Site
 
 
 def describe(node: dict[str, Any]) -> str:
     """One line: name, kind, whether it is Ready, and its extended resources."""
     kind = "simulated" if node["metadata"]["labels"].get("type") == "kwok" else "real"
-    state = "Ready" if cluster.is_ready(node) else "not Ready"
+    state = "Ready" if client.is_ready(node) else "not Ready"
     if node["spec"].get("unschedulable"):
         state += ", drained"
     allocatable = node["status"].get("allocatable", {})
@@ -25,7 +25,7 @@ def deaths(site: Site) -> list[str]:
 
 def report(site: Site) -> str:
     """The whole answer."""
-    nodes = cluster.nodes(cluster.core(site))
+    nodes = client.nodes(client.core(site))
     lines = [
         f"up: process {site.pid}, directory {site.directory}",
         f"API server  {site.url('api', 'https')} (context lab of {site.kubeconfig})",

@@ -5,12 +5,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from lab.hub.digests import Digests
 from lab.hub.hub import Hub
-from lab.hub.repository import stored_repositories
 from lab.hub.server import serve
 from lab.hub.signed_urls import SignedUrls
-from lab.hub.table import TableError, read_table
+from lab.hub.stored.digests import Digests
+from lab.hub.stored.repository import stored_repositories
+from lab.hub.stored.table import TableError, read_table
 
 
 def main() -> int:

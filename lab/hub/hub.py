@@ -5,12 +5,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from lab.hub.digests import Digests
 from lab.hub.faults import Faults
-from lab.hub.repository import Repository
 from lab.hub.request_log import PathLog, RequestLog
 from lab.hub.signed_urls import SignedUrls
-from lab.hub.table import TokenEntry
+from lab.hub.stored.digests import Digests
+from lab.hub.stored.repository import Repository
+from lab.hub.stored.table import TokenEntry
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from lab.hub.content import PIECE
+from lab.hub.stored.content import PIECE
 
 _PIECES_PER_SECOND = 50
 

@@ -7,11 +7,11 @@ import uuid
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from lab.hub import api, control, files, wheels
-from lab.hub.delivery import reset
+from lab.hub.answers import api, control, files, wheels
+from lab.hub.answers.delivery import reset
+from lab.hub.answers.refusals import Refusal
 from lab.hub.faults import Answer, Commit, Etag, Html, Redirect, Reset, Status
 from lab.hub.hub import HUB, PATH_LOG, Hub
-from lab.hub.refusals import Refusal
 
 _PORTAL = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Sign in to use this network.</body></html>\n"
 

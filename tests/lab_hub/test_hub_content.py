@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.hub.altered_content import FlippedContent, ResizedContent
+from lab.hub.answers.ranges import NotSatisfiableError, requested_range
 from lab.hub.client import HubClient
-from lab.hub.content import PIECE, Content, DiskContent, GeneratedContent, TextContent, whole
-from lab.hub.digests import Digests
-from lab.hub.ranges import NotSatisfiableError, requested_range
+from lab.hub.stored.altered_content import FlippedContent, ResizedContent
+from lab.hub.stored.content import PIECE, Content, DiskContent, GeneratedContent, TextContent, whole
+from lab.hub.stored.digests import Digests
 
 from .conftest import Sample
 from .plain_http import fetch, located

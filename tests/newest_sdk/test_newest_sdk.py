@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab import wheels
-from lab.cache import Piece, ensure
+from lab.build import wheels
+from lab.build.cache import Piece, ensure
 from lab.site import CHECKOUT
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -13,9 +13,9 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from lab.cache import ensure
-from lab.pieces import VERSITYGW_PIECE
-from lab.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
+from lab.build.cache import ensure
+from lab.build.pieces import VERSITYGW_PIECE
+from lab.cluster.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
 
 BUCKET = "weights"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab import lifecycle
-from lab.cache import lock
+from lab.build.cache import lock
 from lab.lifecycle import Lab, every_lab
 
 

@@ -1,4 +1,4 @@
-"""The table of everything the lab builds, each from a pin in `lab/pins/`.
+"""The table of everything the lab builds, each from a pin in `lab/build/pins/`.
 
 Expectations are for a cold module and build cache on two cores; warm, most of them take seconds.
 """
@@ -7,11 +7,27 @@ import json
 import shutil
 from pathlib import Path
 
-from lab.cache import Piece, Progress, ensure
-from lab.golang import GoModule
+from lab.build.cache import Piece, Progress, ensure
+from lab.build.golang import GoModule
 from lab.processes import run
 
-PULUMI = GoModule("pulumi", {"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"}, "about 5 min")
+PULUMI = GoModule(
+    "pulumi",
+    {"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", "pulumi-generate-python": "."},
+    "about 5 min",
+    # The Automation API refuses an engine that states no version.
+    "-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}",
+    "github.com/pulumi/pulumi/pkg/v3",
+    sources=("main.go",),
+)
+YAML_LANGUAGE_HOST = GoModule(
+    "pulumi-language-yaml",
+    {"pulumi-language-yaml": "."},
+    "about 1 min",
+    "-X github.com/pulumi/pulumi-yaml/pkg/version.Version={version}",
+    "github.com/pulumi/pulumi-yaml",
+    sources=("main.go",),
+)
 PROVIDER_VERSION = "4.25.0"
 PROVIDER = GoModule(
     "kubernetes-provider",
@@ -85,6 +101,7 @@ def _build_leader_worker_set(workspace: Path, progress: Progress) -> None:
 
 
 PULUMI_PIECE = Piece("pulumi", PULUMI.inputs, _build_pulumi, PULUMI.expectation)
+YAML_LANGUAGE_HOST_PIECE = _piece(YAML_LANGUAGE_HOST)
 PROVIDER_PIECE = Piece("kubernetes-provider", PROVIDER.inputs, _build_provider, PROVIDER.expectation)
 KUBERNETES_PIECE = _piece(KUBERNETES)
 ETCD_PIECE = _piece(ETCD)
@@ -95,7 +112,7 @@ LEADER_WORKER_SET_PIECE = Piece(
 )
 VERSITYGW_PIECE = _piece(VERSITYGW)
 
-ENGINE = (PULUMI_PIECE, PROVIDER_PIECE)
+ENGINE = (PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE, PROVIDER_PIECE)
 CONTROL_PLANE = (KUBERNETES_PIECE, ETCD_PIECE, KWOK_PIECE, LEADER_WORKER_SET_PIECE)
 REAL_NODE = (COREDNS_PIECE,)
 SERVERS = (VERSITYGW_PIECE,)

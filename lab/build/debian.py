@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.cache import Piece, Progress
+from lab.build.cache import Piece, Progress
 from lab.errors import LabError
 from lab.processes import run
 

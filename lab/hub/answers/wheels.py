@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from lab.hub import refusals
-from lab.hub.content import DiskContent
-from lab.hub.delivery import deliver
+from lab.hub.answers import refusals
+from lab.hub.answers.delivery import deliver
 from lab.hub.hub import HUB
+from lab.hub.stored.content import DiskContent
 
 
 def routes() -> list[web.RouteDef]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 
-from lab import debian, wheels
-from lab.cache import Piece, Progress, ensure
-from lab.golang import PINS, GoModule
+from lab.build import debian, wheels
+from lab.build.cache import Piece, Progress, ensure
+from lab.build.golang import PINS, GoModule
 from lab.processes import run
 
 HERE = Path(__file__).parent / "image"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from lab.hub.content import PIECE, Content
+from lab.hub.stored.content import PIECE, Content
 
 
 class FlippedContent:

@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.hub.content import DiskContent, GeneratedContent, StoredContent, TextContent, whole
-from lab.hub.digests import Digests
-from lab.hub.git_objects import blob_id, commit_id, lfs_pointer, tree_ids
-from lab.hub.table import FileEntry, RepositoryEntry, RevisionEntry, Table
+from lab.hub.stored.content import DiskContent, GeneratedContent, StoredContent, TextContent, whole
+from lab.hub.stored.digests import Digests
+from lab.hub.stored.git_objects import blob_id, commit_id, lfs_pointer, tree_ids
+from lab.hub.stored.table import FileEntry, RepositoryEntry, RevisionEntry, Table
 
 _LFS_ABOVE = 10 << 20
 _LFS_SUFFIXES = frozenset({".bin", ".gguf", ".h5", ".onnx", ".pt", ".pth", ".safetensors", ".zip"})

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from lab.cache import ensure
-from lab.pieces import VERSITYGW_PIECE
+from lab.build.cache import ensure
+from lab.build.pieces import VERSITYGW_PIECE
 from lab.processes import Program
 from lab.site import CHECKOUT, Site
 

@@ -2,11 +2,11 @@
 
 from aiohttp import web
 
-from lab.hub import refusals
+from lab.hub.answers import refusals
 from lab.hub.faults import Move
 from lab.hub.hub import HUB
-from lab.hub.repository import Repository, Revision
-from lab.hub.table import TokenEntry
+from lab.hub.stored.repository import Repository, Revision
+from lab.hub.stored.table import TokenEntry
 
 
 def token(request: web.Request) -> TokenEntry | None:

@@ -10,11 +10,11 @@ from urllib.parse import quote, urlencode
 
 from aiohttp import web
 
-from lab.hub import access, refusals
-from lab.hub.delivery import deliver
+from lab.hub.answers import access, refusals
+from lab.hub.answers.delivery import deliver
 from lab.hub.faults import Expire
 from lab.hub.hub import HUB
-from lab.hub.repository import StoredFile
+from lab.hub.stored.repository import StoredFile
 
 _NAMED_FILE = "{repository:[^/]+/[^/]+}/{revision}/{path:.+}"
 

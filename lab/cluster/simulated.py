@@ -4,17 +4,20 @@ They prove order, scheduling and admission. A Job on one completes without runni
 """
 
 import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 from kubernetes.client import ApiException, V1Node
 
-from lab import cluster
+from lab.cluster import client
 from lab.errors import LabError
 from lab.site import Site
 
 PROFILES = Path(__file__).parent / "profiles.toml"
 KWOK = "kwok.x-k8s.io/node"
+READY_SECONDS = 120
 GPU = "nvidia.com/gpu"
 
 
@@ -73,24 +76,36 @@ class SimulatedNodes:
     """The simulated nodes of one lab's cluster."""
 
     def __init__(self, site: Site) -> None:
-        self._api = cluster.core(site)
+        self._api = client.core(site)
 
-    def add(self, profile_name: str) -> list[str]:
-        """Creates the profile's nodes, anew where nodes of these names are there, and waits until they are Ready."""
+    def add(self, profile_name: str, names: Sequence[str] = ()) -> list[str]:
+        """Creates the profile's nodes, or such nodes with other names, and waits until they are Ready.
+
+        Nodes of these names that are there are made anew.
+        """
         shape = profile(profile_name)
-        names: list[str] = shape["nodes"]
-        for name in names:
+        added = list(names or shape["nodes"])
+        for name in added:
             self.delete(name)
             # The client takes JSON as well as its own classes.
             self._api.create_node(cast(V1Node, manifest(name, shape)))
-        for name in names:
+        for name in added:
             self._wait_until_ready(name)
-        return names
+        return added
+
+    @contextmanager
+    def added(self, profile_name: str, names: Sequence[str] = ()) -> Iterator[list[str]]:
+        """As `add`, and removes the nodes afterwards."""
+        added = names or profile(profile_name)["nodes"]
+        try:
+            yield self.add(profile_name, names)
+        finally:
+            for name in added:
+                self.delete(name)
 
     def _wait_until_ready(self, name: str) -> None:
-        cluster.wait_until(
-            lambda: cluster.is_ready(cluster.node(self._api, name)), 60, f"node {name} did not become Ready"
-        )
+        ready = f"node {name} did not become Ready"
+        client.wait_until(lambda: client.is_ready(client.node(self._api, name)), READY_SECONDS, ready)
 
     def delete(self, name: str) -> None:
         """Removes a simulated node, where it is there, as if it had been taken out of the cluster."""
@@ -102,24 +117,24 @@ class SimulatedNodes:
 
     def take_out(self, name: str) -> None:
         """Deletes a simulated node; LabError where there is none of that name, or it is a real one."""
-        labels_found = cluster.node(self._api, name)["metadata"]["labels"]
+        labels_found = client.node(self._api, name)["metadata"]["labels"]
         if labels_found.get("type") != "kwok":
             raise LabError(f"node {name!r} is a real one: it goes with the lab")
         self.delete(name)
 
     def drain(self, name: str) -> None:
         """Makes a node unschedulable and evicts its pods."""
-        cluster.node(self._api, name)
+        client.node(self._api, name)
         self._api.patch_node(name, {"spec": {"unschedulable": True}})
         pods = self._api.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}")
-        for pod in cluster.json_of(self._api, pods)["items"]:
+        for pod in client.json_of(self._api, pods)["items"]:
             self._api.delete_namespaced_pod(pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     def set_resource(self, name: str, resource: str, count: int | None) -> None:
         """Sets an extended resource of any node, simulated or real; None takes it away."""
         if count is not None and count < 0:
             raise LabError(f"{resource}: {count} is negative")
-        status = cluster.node(self._api, name)["status"]
+        status = client.node(self._api, name)["status"]
         if count is None and resource not in status.get("capacity", {}):
             return
         key = resource.replace("~", "~0").replace("/", "~1")
@@ -130,7 +145,7 @@ class SimulatedNodes:
 
     def set_unready(self, name: str) -> None:
         """Lets a node's kubelet fall silent: kwok lets go of it, and its condition says so."""
-        cluster.node(self._api, name)
+        client.node(self._api, name)
         self._api.patch_node(name, {"metadata": {"annotations": {KWOK: None}}})
         condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "broken by the lab"}
         self._api.patch_node_status(name, {"status": {"conditions": [condition]}})

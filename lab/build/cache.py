@@ -82,15 +82,16 @@ class Piece:
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Holds the file at `path` against every other process of this user.
+def lock(path: Path, mode: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Holds the file at `path` against every other process of this user; `mode` is as for `flock`.
 
-    Who holds it may remove it: those that waited for it then hold the next one.
+    Who holds it alone may remove it: those that waited for it then hold the next one. Raises BlockingIOError where
+    `mode` has LOCK_NB and another process holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, mode)
             if _lies_at(handle, path):
                 yield
                 return

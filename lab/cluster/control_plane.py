@@ -1,6 +1,6 @@
 """The cluster without its nodes: etcd, API server, controllers, scheduler, simulated nodes' keeper, LeaderWorkerSet.
 
-Pure description: each function yields the command line of one program. `lab.inside` starts them.
+Pure description: each function yields the command line of one program. `lab.cluster.inside` starts them.
 """
 
 import base64
@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from lab.cache import ensure
-from lab.certificates import Certificates
-from lab.pieces import COREDNS_PIECE, ETCD_PIECE, KUBERNETES_PIECE, KWOK_PIECE, LEADER_WORKER_SET_PIECE
+from lab.build.cache import ensure
+from lab.build.pieces import COREDNS_PIECE, ETCD_PIECE, KUBERNETES_PIECE, KWOK_PIECE, LEADER_WORKER_SET_PIECE
+from lab.cluster.certificates import Certificates
 from lab.processes import Program
 from lab.site import Site
 

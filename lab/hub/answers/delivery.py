@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
-from lab.hub.altered_content import FlippedContent, ResizedContent
-from lab.hub.content import PIECE, Content
+from lab.hub.answers.ranges import NotSatisfiableError, requested_range
 from lab.hub.faults import FaultAt, Flip, IgnoreRange, Length, ResetBody, Stall, Truncate
 from lab.hub.hub import HUB, PATH_LOG
 from lab.hub.pace import Pace
-from lab.hub.ranges import NotSatisfiableError, requested_range
+from lab.hub.stored.altered_content import FlippedContent, ResizedContent
+from lab.hub.stored.content import PIECE, Content
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

@@ -1,6 +1,6 @@
 """The one process that holds a lab: with root it is PID 1 of the lab's namespaces, and all else is its children.
 
-Run as `python -m lab.inside DIRECTORY`. When it ends, however it ends, the kernel ends everything with it.
+Run as `python -m lab.cluster.inside DIRECTORY`. When it ends, however it ends, the kernel ends everything with it.
 """
 
 import os
@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from lab import control_plane, servers
+from lab.cluster import control_plane, servers
 from lab.processes import Program, run
 from lab.site import Site, load
 

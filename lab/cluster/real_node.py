@@ -1,7 +1,8 @@
 """A node that really runs containers: containerd, runc, CNI, kubelet and kube-proxy in namespaces of their own.
 
-Run as `python -m lab.real_node DIRECTORY INDEX` within the lab's namespaces. The node has its own network, host name
-and mounts: the unpacked tools lie over /usr, and what is written to /etc, /var and /mnt goes to the node's directory.
+Run as `python -m lab.cluster.real_node DIRECTORY INDEX` within the lab's namespaces. The node has its own network, host
+name and mounts: the unpacked tools lie over /usr, and what is written to /etc, /var and /mnt goes to
+the node's directory.
 """
 
 import json
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import yaml
 
-from lab.cache import ensure
-from lab.certificates import Certificates
-from lab.debian import TOOLS_PIECE
-from lab.images import IMAGES
-from lab.inside import BRIDGE, wait_for_link
-from lab.pieces import KUBERNETES_PIECE
+from lab.build.cache import ensure
+from lab.build.debian import TOOLS_PIECE
+from lab.build.images import IMAGES
+from lab.build.pieces import KUBERNETES_PIECE
+from lab.cluster.certificates import Certificates
+from lab.cluster.inside import BRIDGE, wait_for_link
 from lab.processes import Program, run
 from lab.site import Site, load
 
@@ -226,7 +227,7 @@ def main() -> None:
         "--uts",
         sys.executable,
         "-m",
-        "lab.real_node",
+        "lab.cluster.real_node",
         directory,
         index,
         "within",

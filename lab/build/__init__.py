@@ -1,0 +1,1 @@
+"""What the lab builds, from pinned sources, and keeps in a cache."""

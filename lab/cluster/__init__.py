@@ -1,0 +1,1 @@
+"""The processes of the lab's cluster, its nodes and the servers beside it."""

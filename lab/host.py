@@ -1,0 +1,50 @@
+"""What a lab needs of the host: a free network, one link to it, and the control groups that it leaves behind."""
+
+import os
+import time
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.processes import run
+from lab.site import Site
+
+
+def choose_subnet() -> int:
+    """The first n from 64 on whose 10.n.0.0/16 no route of this machine touches."""
+    routes = run("ip", "-4", "route")
+    for candidate in range(64, 128):
+        if f"10.{candidate}." not in routes:
+            return candidate
+    raise LabError(
+        "every network from 10.64.0.0/16 to 10.127.0.0/16 is taken: `python -m lab down --all` frees those of labs"
+    )
+
+
+def first_child(pid: int) -> int:
+    """The process that unshare started, PID 1 of the lab."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(200):
+        found = children.read_text().split()
+        if found:
+            return int(found[0])
+        time.sleep(0.02)
+    raise LabError("unshare started nothing: is the kernel short of namespaces?")
+
+
+def link_host(site: Site, pid: int) -> None:
+    """Makes the one link between host and lab, and the one route to its nodes, pods and Services."""
+    commands = (
+        f"ip link add {site.link} type veth peer name uplink netns {pid}",
+        f"ip address add {site.host_address}/24 dev {site.link}",
+        f"ip link set {site.link} up",
+        f"ip route add 10.{site.subnet}.0.0/16 via {site.address}",
+    )
+    for command in commands:
+        run(*command.split())
+
+
+def remove_cgroups(site: Site) -> None:
+    """Removes the empty control groups of the lab's nodes: the one thing that outlives its processes."""
+    for group in Path("/sys/fs/cgroup").glob(f"**/heavylift-{site.subnet}-*"):
+        for directory, _, _ in os.walk(group, topdown=False):
+            Path(directory).rmdir()

@@ -1,0 +1,1 @@
+"""How the hub answers: its API, files and the wheel index."""

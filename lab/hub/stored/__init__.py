@@ -1,0 +1,1 @@
+"""What the hub serves: repositories, their revisions and files."""
