@@ -3,6 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+IN_PARALLEL := --numprocesses logical
+# Tests on the lab wait most of the time. With more processes than this, two cores are too few for its nodes.
+ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-fast demo demo-down lock schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager lab lab-down format
@@ -25,11 +28,11 @@ check: $(READY) ## format, lint and types
 	$(BIN)/mypy
 
 test-fast: $(READY) ## unit and golden tests, under a minute
-	$(BIN)/pytest tests/unit tests/golden
+	$(BIN)/pytest $(IN_PARALLEL) tests/unit tests/golden
 
 test: check ## everything: checks, unit, golden, and the lab's real engine and cluster
-	$(BIN)/pytest -m "not lab"
-	$(BIN)/pytest -m lab
+	$(BIN)/pytest $(IN_PARALLEL) -m "not lab"
+	$(BIN)/pytest $(ON_THE_LAB) -m lab
 
 format: $(READY) ## format the code
 	$(BIN)/ruff format .

@@ -3,20 +3,23 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from lab import engine
+from lab.cluster.simulated import SimulatedNodes
 from lab.hub.client import HubClient, running_hub
 from lab.lifecycle import Lab
 from lab.project import Project
-from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT, Site, directory_of
 from tests.lab.kubectl import Kubectl
 from tests.lab.serving import own_hub
+from tests.lab.sharing import public, with_own_state
 
+AddNodes = Callable[..., SimulatedNodes]
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -34,20 +37,19 @@ def state_of_checkout() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def checkout_before() -> str:
-    """The state of the checkout before the first test on the lab."""
-    return state_of_checkout()
+def checkout_stays_as_it_is() -> Iterator[None]:
+    """No engine, stack or test writes to the checkout: reported with the last test of each process."""
+    before = state_of_checkout()
+    yield
+    assert state_of_checkout() == before
 
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """The lab, with one real node."""
-    found = Lab()
-    was_up = found.up
-    found.start()
-    yield found
-    if not was_up:
-        found.stop()
+    lab = Lab()
+    with lab.borrowed():
+        yield lab
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +59,21 @@ def site(lab: Lab) -> Site:
 
 
 @pytest.fixture(scope="session")
-def environment(site: Site) -> dict[str, str]:
+def settings(site: Site) -> dict[str, str]:
     """What `python -m lab env` prints."""
     return engine.settings(site)
+
+
+@pytest.fixture
+def environment(settings: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The same with a state of the test's own, in which its stacks meet no others of their names."""
+    return with_own_state(settings, tmp_path)
+
+
+@pytest.fixture
+def public_environment(environment: dict[str, str]) -> dict[str, str]:
+    """The same without the lab's images and hub: a stack runs as it is committed."""
+    return public(environment)
 
 
 @pytest.fixture(scope="session")
@@ -77,18 +91,16 @@ def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubCli
 
 
 @pytest.fixture
-def nodes(site: Site) -> Iterator[Callable[[str], SimulatedNodes]]:
-    """Adds a profile's simulated nodes and removes them after the test."""
+def nodes(site: Site) -> Iterator[AddNodes]:
+    """Adds a profile's simulated nodes, or such nodes with other names, and removes them after the test."""
     simulated = SimulatedNodes(site)
-    added: list[str] = []
+    with ExitStack() as removed:
 
-    def add(profile: str) -> SimulatedNodes:
-        added.extend(simulated.add(profile))
-        return simulated
+        def add(profile_name: str, names: Sequence[str] = ()) -> SimulatedNodes:
+            removed.enter_context(simulated.added(profile_name, names))
+            return simulated
 
-    yield add
-    for name in added:
-        simulated.delete(name)
+        yield add
 
 
 @pytest.fixture
@@ -101,9 +113,9 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]
 
 
 @pytest.fixture
-def gate(tmp_path: Path, environment: dict[str, str]) -> Iterator[Project]:
-    """The throw-away program in `programs/gate`."""
-    project = Project.copy(PROGRAMS / "gate", tmp_path / "gate", environment, "test")
+def gate(tmp_path: Path, settings: dict[str, str]) -> Iterator[Project]:
+    """The throw-away program in `programs/gate`, in the lab's own state."""
+    project = Project.copy(PROGRAMS / "gate", tmp_path / "gate", settings, "test")
     yield project
     removed = project.destroy(GATE_COMMAND="true")
     assert removed.status == 0, removed

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.control_plane import kubectl
+from lab.cluster.control_plane import kubectl
 
 
 class Kubectl:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.build.images import MODEL_FILE
 from lab.demo import Target
-from lab.images import MODEL_FILE
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.site import Site

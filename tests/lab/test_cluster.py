@@ -3,16 +3,17 @@
 import json
 import time
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from lab.images import ENGINE_IMAGE, MODEL_FILE, PYTHON_IMAGE
+from lab.build.images import ENGINE_IMAGE, MODEL_FILE, PYTHON_IMAGE
+from lab.cluster.simulated import SimulatedNodes
 from lab.lifecycle import Lab
-from lab.simulated import SimulatedNodes
 from lab.site import Site
+from tests.lab.conftest import AddNodes
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import REAL_NODES_WITH_GPUS, on_nodes_of
 
 LISTENER = """
 import os, socket
@@ -64,8 +65,9 @@ def group(name: str, selector: dict[str, str], container: dict[str, Any]) -> dic
     }
 
 
+@on_nodes_of("2x8h100")
 def test_a_group_of_two_lands_on_two_simulated_nodes_with_its_rank_environment(
-    nodes: Callable[[str], SimulatedNodes], kubectl: Kubectl, namespace: str
+    nodes: AddNodes, kubectl: Kubectl, namespace: str
 ) -> None:
     nodes("2x8h100")
     gpus = {"resources": {"limits": {"nvidia.com/gpu": "8", "rdma/ib": "1"}}}
@@ -81,13 +83,16 @@ def test_a_group_of_two_lands_on_two_simulated_nodes_with_its_rank_environment(
         assert "LWS_WORKER_INDEX" in environment
 
 
+@REAL_NODES_WITH_GPUS
 def test_a_group_of_two_on_real_nodes_finds_its_leader_by_name_and_talks_to_it(
     lab: Lab, kubectl: Kubectl, namespace: str
 ) -> None:
     while lab.real_nodes < 2:
         lab.add_real_node()
     meeting = {"command": ["python3", "-c", RENDEZVOUS]}
-    kubectl.apply(group("pair", {"kubernetes.io/os": "linux"}, meeting), namespace=namespace)
+    for node in ("real-0", "real-1"):
+        kubectl("label", "node", node, "--overwrite", "heavylift.lab/meeting=true")
+    kubectl.apply(group("pair", {"heavylift.lab/meeting": "true"}, meeting), namespace=namespace)
     kubectl.logs_until("leader heard worker 1", "-n", namespace, "pair-0", seconds=120)
     kubectl.logs_until("worker spoke", "-n", namespace, "pair-0-1")
     pods = kubectl.get("pods", "-n", namespace)["items"]
@@ -95,9 +100,10 @@ def test_a_group_of_two_on_real_nodes_finds_its_leader_by_name_and_talks_to_it(
 
 
 def serving(pod: dict[str, Any], port: int) -> list[dict[str, Any]]:
-    """A pod and a Service in front of it."""
+    """A pod on a real node and a Service in front of it."""
     metadata = {"name": "server", "labels": {"app": "server"}}
     service = {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": port}]}
+    pod = {**pod, "nodeSelector": {"kubernetes.io/hostname": "real-0"}}
     return [
         {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod},
         {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
@@ -150,7 +156,6 @@ def test_the_engine_image_answers_a_chat_completion_with_llama_cpps_own_server(
     pod = {
         "containers": [server],
         "volumes": [{"name": "weights", "hostPath": {"path": "/mnt", "type": "Directory"}}],
-        "nodeSelector": {"kubernetes.io/hostname": "real-0"},
         "terminationGracePeriodSeconds": 0,
     }
     kubectl.apply(*serving(pod, 8080), namespace=namespace)
@@ -168,12 +173,12 @@ def test_the_engine_image_refuses_a_flag_that_llama_server_does_not_have(kubectl
     assert "--tensor-parallel-size 8" in log
 
 
+@REAL_NODES_WITH_GPUS
 def test_a_real_node_can_be_given_gpus(lab: Lab, kubectl: Kubectl, namespace: str, site: Site) -> None:
     simulated = SimulatedNodes(site)
     simulated.set_resource("real-0", "nvidia.com/gpu", 8)
     try:
-        time.sleep(5)  # one status update of the kubelet, which must keep what it does not know
-        node = kubectl.get("node", "real-0")
+        node = after_next_status_update(kubectl, "real-0")
         assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
         container = {
             "name": "x",
@@ -187,13 +192,33 @@ def test_a_real_node_can_be_given_gpus(lab: Lab, kubectl: Kubectl, namespace: st
         simulated.set_resource("real-0", "nvidia.com/gpu", None)
 
 
+def after_next_status_update(kubectl: Kubectl, name: str, seconds: float = 60) -> dict[str, Any]:
+    """A real node as its kubelet has next reported it: it must keep what it does not know."""
+
+    def heartbeat(node: dict[str, Any]) -> str:
+        [ready] = [each for each in node["status"]["conditions"] if each["type"] == "Ready"]
+        return str(ready["lastHeartbeatTime"])
+
+    node = kubectl.get("node", name)
+    before, deadline = heartbeat(node), time.monotonic() + seconds
+    while heartbeat(node) == before:
+        assert time.monotonic() < deadline, f"the kubelet of {name} reported nothing within {seconds} s"
+        time.sleep(0.5)
+        node = kubectl.get("node", name)
+    return node
+
+
 @pytest.mark.parametrize(
-    "profile", ["8xh200", "2x8h100", "4xb200", "2x8h200", "aws-p5en", "8xa100", "4xh200", "3x8h100"]
+    "profile",
+    [
+        pytest.param(profile, marks=on_nodes_of(profile))
+        for profile in ("8xh200", "2x8h100", "4xb200", "2x8h200", "aws-p5en", "8xa100", "4xh200", "3x8h100")
+    ],
 )
 def test_every_profile_makes_ready_nodes_with_the_resources_and_labels_it_states(
-    nodes: Callable[[str], SimulatedNodes], kubectl: Kubectl, profile: str
+    nodes: AddNodes, kubectl: Kubectl, profile: str
 ) -> None:
-    from lab.simulated import profile as shape_of
+    from lab.cluster.simulated import profile as shape_of
 
     shape = shape_of(profile)
     nodes(profile)
@@ -205,8 +230,9 @@ def test_every_profile_makes_ready_nodes_with_the_resources_and_labels_it_states
         assert node["metadata"]["labels"]["nvidia.com/gpu.product"] == shape["gpu"]["product"]
 
 
+@on_nodes_of("8xh200")
 def test_a_simulated_node_can_lose_gpus_and_rdma_fall_silent_be_drained_and_be_made_anew(
-    nodes: Callable[[str], SimulatedNodes], kubectl: Kubectl
+    nodes: AddNodes, kubectl: Kubectl
 ) -> None:
     simulated = nodes("8xh200")
     simulated.set_resource("h200-0", "nvidia.com/gpu", 4)

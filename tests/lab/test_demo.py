@@ -9,6 +9,9 @@ import yaml
 from lab import engine
 from lab.lifecycle import Lab
 from lab.site import CHECKOUT, Site, directory_of, load
+from tests.lab.sharing import LABS_OF_THEIR_OWN
+
+pytestmark = LABS_OF_THEIR_OWN
 
 ANSWERED = ["pulumi:pulumi:Stack", "question", "answer", "pulumi up --stack dev", "ask the model"]
 

@@ -1,17 +1,18 @@
 """The engine is a real one: it awaits Jobs, orders what depends on them, and obeys policy packs."""
 
 import json
-from collections.abc import Callable
 
 from lab.project import Project
-from lab.simulated import SimulatedNodes
 from lab.site import Site
-from tests.lab.conftest import PROGRAMS
+from tests.lab.conftest import PROGRAMS, AddNodes
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import on_nodes_of
+
+pytestmark = on_nodes_of("8xh200")
 
 
 def test_a_deployment_on_gpus_comes_only_after_a_job_that_really_wrote_a_file(
-    nodes: Callable[[str], SimulatedNodes], gate: Project, kubectl: Kubectl, site: Site
+    nodes: AddNodes, gate: Project, kubectl: Kubectl, site: Site
 ) -> None:
     nodes("8xh200")
     up = gate.up(GATE_COMMAND="sleep 3; echo staged > /disk/weights")
@@ -24,7 +25,7 @@ def test_a_deployment_on_gpus_comes_only_after_a_job_that_really_wrote_a_file(
 
 
 def test_a_deployment_is_never_made_when_the_job_before_it_fails(
-    nodes: Callable[[str], SimulatedNodes], gate: Project, kubectl: Kubectl
+    nodes: AddNodes, gate: Project, kubectl: Kubectl
 ) -> None:
     nodes("8xh200")
     up = gate.up(GATE_COMMAND="echo disk is broken > /dev/termination-log; exit 1")

@@ -13,8 +13,8 @@ from typing import Any
 import boto3
 import pytest
 
+from lab.build.images import MODEL_FILE
 from lab.hub.client import HubClient
-from lab.images import MODEL_FILE
 from lab.lifecycle import Lab
 from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl

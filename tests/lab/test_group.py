@@ -3,201 +3,43 @@
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from lab.cluster.simulated import SimulatedNodes
 from lab.project import Project
-from lab.simulated import SimulatedNodes
-from lab.site import CHECKOUT
+from tests.lab.conftest import AddNodes
+from tests.lab.group import ANOTHER_REVISION, Group, moment, ready_since, variables
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import committed_stack, on_nodes_of
 
-NAMESPACE = "h100-test"
-ANOTHER_REVISION = "1" * 40
-ARGUMENTS = [
-    *("--served-model-name", "moonshotai/Kimi-K2.5"),
-    *("--host", "0.0.0.0", "--port", "8000"),
-    *("--tensor-parallel-size", "8", "--pipeline-parallel-size", "2"),
-    *("--max-model-len", "262144", "--gpu-memory-utilization", "0.92"),
-    *("--mm-encoder-tp-mode", "data", "--enable-prefix-caching", "--trust-remote-code"),
-    *("--enable-auto-tool-choice", "--tool-call-parser", "kimi_k2", "--reasoning-parser", "kimi_k2"),
-    *("--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", "--master-addr", "$(LWS_LEADER_ADDRESS)"),
-]
+pytestmark = on_nodes_of("4x8h100")
 
-AddNodes = Callable[[str], SimulatedNodes]
+NAMESPACE, REFUSED = "h100-test", "h100-refused"
 
 
 @pytest.fixture
-def h100x16(nodes: AddNodes, environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Iterator[Project]:
-    """The stack `h100x16` as committed, in a namespace of the test's own and with its own images."""
-    own = {key: value for key, value in environment.items() if not key.endswith("_IMAGE") and key != "HF_ENDPOINT"}
-    project = Project.copy(CHECKOUT, tmp_path / "program", own, "h100x16")
-    project.configure(cluster={"namespace": NAMESPACE})
-    yield project
-    destroyed = project.destroy()
-    assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+def h100x16(settings: dict[str, str], tmp_path: Path, kubectl: Kubectl, nodes: AddNodes) -> Iterator[Project]:
+    """The stack `h100x16` as committed, in a namespace of these tests; its nodes go after it."""
+    with committed_stack("h100x16", NAMESPACE, tmp_path, settings, kubectl) as project:
+        yield project
 
 
-class Group:
-    """What is in the cluster of the stack's server."""
-
-    def __init__(self, kubectl: Kubectl) -> None:
-        self._kubectl = kubectl
-
-    def get(self, kind: str) -> list[dict[str, Any]]:
-        """All objects of a kind in the namespace, by name."""
-        found: list[dict[str, Any]] = self._kubectl.get(kind, "-n", NAMESPACE)["items"]
-        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
-
-    def pods(self) -> list[dict[str, Any]]:
-        """The server's pods, leader first."""
-        return [pod for pod in self.get("pods") if pod["metadata"]["name"].startswith("server-")]
-
-    def hosts(self) -> set[str]:
-        """The nodes they are on."""
-        return {pod["spec"].get("nodeName", "none") for pod in self.pods()}
-
-    def uids(self) -> set[str]:
-        """What tells a pod from its successor of the same name."""
-        return {pod["metadata"]["uid"] for pod in self.pods()}
-
-    def is_ready(self) -> bool:
-        """Whether all groups are ready."""
-        [group] = self.get("leaderworkersets")
-        status = group.get("status", {})
-        return bool(status.get("readyReplicas") == group["spec"]["replicas"])
-
-    def ready_groups(self) -> dict[str, str]:
-        """The groups of which both pods are ready and stay: their number, and the directory that they serve."""
-        pods: dict[str, list[dict[str, Any]]] = {}
-        for pod in self.pods():
-            conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
-            if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
-                number = pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/group-index"]
-                pods.setdefault(number, []).append(pod)
-        return {
-            number: members[0]["spec"]["containers"][0]["command"][2]
-            for number, members in pods.items()
-            if len(members) == 2
-        }
-
-    @contextmanager
-    def watched(self) -> Iterator[list[set[str]]]:
-        """Which groups were ready, looked at all the time."""
-        seen: list[set[str]] = []
-        over = threading.Event()
-
-        def look() -> None:
-            while not over.wait(0.2):
-                seen.append(set(self.ready_groups()))
-
-        looking = threading.Thread(target=look)
-        looking.start()
-        try:
-            yield seen
-        finally:
-            over.set()
-            looking.join()
-
-    def wait_until(self, reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
-        """Returns when `reached` holds."""
-        deadline = time.monotonic() + seconds
-        while not reached():
-            assert time.monotonic() < deadline, f"{what} within {seconds} s; the pods are on {self.hosts()}"
-            time.sleep(0.2)
+@pytest.fixture(scope="module")
+def refused(settings: dict[str, str], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The stack `h100x16`, of which nothing is ever made."""
+    directory = tmp_path_factory.mktemp("refused")
+    with committed_stack("h100x16", REFUSED, directory, settings, kubectl) as project:
+        yield project
 
 
 @pytest.fixture
 def group(kubectl: Kubectl) -> Group:
-    """The group of the stack."""
-    return Group(kubectl)
-
-
-def moment(text: str) -> datetime:
-    """A time as the API server writes it."""
-    return datetime.fromisoformat(text)
-
-
-def ready_since(pod: dict[str, Any]) -> datetime:
-    """When a pod became ready."""
-    [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
-    assert condition["status"] == "True"
-    return moment(condition["lastTransitionTime"])
-
-
-def variables(pod: dict[str, Any]) -> dict[str, str]:
-    """The plain environment of a pod's engine."""
-    [engine] = pod["spec"]["containers"]
-    return {each["name"]: each["value"] for each in engine["env"] if "value" in each}
-
-
-def test_two_nodes_are_staged_and_then_serve_as_one(nodes: AddNodes, h100x16: Project, group: Group) -> None:
-    nodes("2x8h100")
-    preview = h100x16.preview()
-    assert preview.status == 0, preview
-    # 36.42 and 35.405 GiB: derived from the checkpoint's tensors by stage, the vision encoder whole on every GPU.
-    assert "weights 36.42/35.41" in preview.output
-    assert "262,144" in preview.output
-    up = h100x16.up()
-    assert up.status == 0, up
-
-    jobs = group.get("jobs")
-    assert [job["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] for job in jobs] == [
-        "h100-0",
-        "h100-1",
-    ]
-    [made] = group.get("leaderworkersets")
-    for job in jobs:
-        assert moment(made["metadata"]["creationTimestamp"]) >= moment(job["status"]["completionTime"])
-    assert group.is_ready()
-    assert group.hosts() == {"h100-0", "h100-1"}
-
-    leader, worker = group.pods()
-    name = made["metadata"]["name"]
-    for rank, pod, headless in ((0, leader, []), (1, worker, ["--headless"])):
-        assert variables(pod)["LWS_WORKER_INDEX"] == str(rank)
-        assert variables(pod)["LWS_LEADER_ADDRESS"] == f"{name}-0.{name}.{NAMESPACE}"
-        [engine] = pod["spec"]["containers"]
-        assert engine["command"] == ["vllm", "serve", "/weights/669cddc777e743fa"]
-        assert engine["args"] == [*ARGUMENTS, *headless]
-        assert engine["resources"]["limits"]["nvidia.com/gpu"] == "8"
-        assert engine["resources"]["limits"]["rdma/ib"] == "8"
-        # The API server has accepted the order in which $(LWS_WORKER_INDEX) can be replaced: defined before use.
-        assert [each["name"] for each in engine["env"][:3]] == [
-            "LWS_LEADER_ADDRESS",
-            "LWS_GROUP_SIZE",
-            "LWS_WORKER_INDEX",
-        ]
-    [endpoints] = [each for each in group.get("endpointslices") if each["metadata"]["name"].startswith("h100x16-")]
-    assert [each["targetRef"]["name"] for each in endpoints["endpoints"]] == [leader["metadata"]["name"]]
-    [budget] = group.get("poddisruptionbudgets")
-    assert (budget["status"]["expectedPods"], budget["status"]["disruptionsAllowed"]) == (2, 1)
-
-    again = h100x16.up("--expect-no-changes")
-    assert again.status == 0, again
-
-
-@pytest.mark.parametrize("which", ["leader", "worker"])
-def test_when_one_pod_is_deleted_the_whole_group_is_made_anew(
-    nodes: AddNodes, h100x16: Project, group: Group, kubectl: Kubectl, which: str
-) -> None:
-    nodes("2x8h100")
-    up = h100x16.up()
-    assert up.status == 0, up
-    before = group.uids()
-    pod = group.pods()[0 if which == "leader" else 1]
-    kubectl("delete", "pod", "-n", NAMESPACE, pod["metadata"]["name"], "--wait=false")
-    group.wait_until(
-        lambda: len(group.uids()) == 2 and not group.uids() & before and group.is_ready(), "both pods are new and ready"
-    )
-    assert group.hosts() == {"h100-0", "h100-1"}
+    """The groups of the stack."""
+    return Group(kubectl, NAMESPACE)
 
 
 def spoil(simulated: SimulatedNodes, fault: str) -> None:
@@ -223,15 +65,15 @@ def spoil(simulated: SimulatedNodes, fault: str) -> None:
     ],
 )
 def test_when_the_second_node_is_not_fit_nothing_is_half_started(
-    nodes: AddNodes, h100x16: Project, kubectl: Kubectl, fault: str, message: str
+    nodes: AddNodes, refused: Project, kubectl: Kubectl, fault: str, message: str
 ) -> None:
     spoil(nodes("2x8h100"), fault)
-    up = h100x16.up()
+    up = refused.up()
     assert up.status != 0
     assert message in up.output
     assert "nothing was created" in up.output
     assert "Traceback" not in up.output
-    found = kubectl("get", "all,configmaps,leaderworkersets", "-n", NAMESPACE, "-o", "name").split()
+    found = kubectl("get", "all,configmaps,leaderworkersets", "-n", REFUSED, "-o", "name").split()
     assert [name for name in found if "kube-root-ca" not in name] == []
 
 
@@ -239,7 +81,7 @@ def test_a_group_moves_from_a_drained_node_to_the_staged_spare_and_to_no_other(
     nodes: AddNodes, h100x16: Project, group: Group
 ) -> None:
     simulated = nodes("3x8h100")
-    nodes("2x8h200")  # as many GPUs and the same resource, but not the stack's
+    nodes("2x8h200", ["other-0", "other-1"])  # as many GPUs and the same resource, but not the stack's
     h100x16.configure(nodes={"names": ["h100-0", "h100-1", "h100-2"]})
     up = h100x16.up()
     assert up.status == 0, up
@@ -254,34 +96,6 @@ def test_a_group_moves_from_a_drained_node_to_the_staged_spare_and_to_no_other(
     simulated.drain(spare)
     group.wait_until(lambda: "none" in group.hosts(), "one pod has nowhere to go")
     assert group.hosts() <= staged | {"none"}
-
-
-def test_another_revision_is_staged_first_and_takes_the_place_of_the_old_group(
-    nodes: AddNodes, h100x16: Project, group: Group
-) -> None:
-    nodes("2x8h100")
-    first = h100x16.up()
-    assert first.status == 0, first
-    [old] = group.get("leaderworkersets")
-    h100x16.configure(model={"revision": ANOTHER_REVISION})
-    second = h100x16.up()
-    assert second.status == 0, second
-    [new] = group.get("leaderworkersets")
-    assert new["metadata"]["uid"] == old["metadata"]["uid"], "it was changed in place"
-    assert group.is_ready(), "two groups at once would not have found GPUs on two nodes"
-    for pod in group.pods():
-        for job in group.get("jobs"):
-            assert moment(job["status"]["completionTime"]) <= moment(pod["metadata"]["creationTimestamp"])
-        [engine] = pod["spec"]["containers"]
-        assert engine["command"][2] != "/weights/669cddc777e743fa"
-
-    h100x16.configure(model={"revision": "4d01dfe0332d63057c186e0b262165819efb6611"})
-    back = h100x16.up()
-    assert back.status == 0, back
-    assert group.is_ready()
-    for pod in group.pods():
-        [engine] = pod["spec"]["containers"]
-        assert engine["command"][2] == "/weights/669cddc777e743fa"
 
 
 def test_two_replicas_are_two_groups_on_nodes_of_their_own_behind_one_service(

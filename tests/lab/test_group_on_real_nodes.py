@@ -8,26 +8,21 @@ from typing import Any
 
 import pytest
 
-from lab.hub.client import HubClient, running_hub
+from lab.cluster.simulated import SimulatedNodes
+from lab.hub.client import HubClient
 from lab.lifecycle import Lab
 from lab.project import Project
-from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT, Site
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, WEIGHTS, own_hub
+from tests.lab.serving import FIRST, WEIGHTS
+from tests.lab.sharing import REAL_NODES_WITH_GPUS
+
+pytestmark = REAL_NODES_WITH_GPUS
 
 NAMESPACE = "group-test"
 ROOT = f"{WEIGHTS}/{NAMESPACE}"
 REAL = ("real-0", "real-1")
 FILES = ["README.md", "config.json"]
-
-
-@pytest.fixture(scope="module")
-def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
-    """A hub on the host, where pods reach it."""
-    state = tmp_path_factory.mktemp("hub")
-    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

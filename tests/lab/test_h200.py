@@ -1,40 +1,44 @@
 """`pulumi up --stack h200` on a simulated node with eight H200, as the README tells, and what it refuses."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from lab.cluster.simulated import SimulatedNodes
 from lab.project import Project
-from lab.simulated import SimulatedNodes
-from lab.site import CHECKOUT
+from tests.lab.conftest import AddNodes
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import committed_stack, on_nodes_of
 
-NAMESPACE = "h200-test"
+pytestmark = on_nodes_of("8xh200")
+
+NAMESPACE, REFUSED = "h200-test", "h200-refused"
 # moonshotai/Kimi-K2.5 at the pinned commit: derived from its config.json, and as public start-up logs print it.
 WEIGHTS_BYTES = 595_147_639_776
 
-AddNodes = Callable[[str], SimulatedNodes]
-
 
 @pytest.fixture
-def h200(nodes: AddNodes, environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Iterator[Project]:
-    """The stack `h200` as committed, in a namespace of the test's own and with its own images."""
-    own = {key: value for key, value in environment.items() if not key.endswith("_IMAGE") and key != "HF_ENDPOINT"}
-    project = Project.copy(CHECKOUT, tmp_path / "program", own, "h200")
-    project.configure(cluster={"namespace": NAMESPACE})
-    yield project
-    destroyed = project.destroy()
-    assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+def h200(settings: dict[str, str], tmp_path: Path, kubectl: Kubectl, nodes: AddNodes) -> Iterator[Project]:
+    """The stack `h200` as committed, in a namespace of these tests; its node goes after it."""
+    with committed_stack("h200", NAMESPACE, tmp_path, settings, kubectl) as project:
+        yield project
 
 
-def created_in(kubectl: Kubectl) -> list[str]:
+def created_in(kubectl: Kubectl, namespace: str = NAMESPACE) -> list[str]:
     """The names of what a stack has made in the cluster."""
-    found = kubectl("get", "all,configmaps,pvc", "-n", NAMESPACE, "-o", "name").split()
+    found = kubectl("get", "all,configmaps,pvc", "-n", namespace, "-o", "name").split()
     return [name for name in found if "kube-root-ca" not in name]
+
+
+@pytest.fixture(scope="module")
+def refused(settings: dict[str, str], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The stack `h200`, of which nothing is ever made."""
+    directory = tmp_path_factory.mktemp("refused")
+    with committed_stack("h200", REFUSED, directory, settings, kubectl) as project:
+        yield project
 
 
 def moment(text: str) -> datetime:
@@ -42,7 +46,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_the_articles_production_setup_goes_up_in_order_and_stays_as_it_is(
+def test_the_articles_production_setup_goes_up_in_order_stays_as_it_is_and_destroy_keeps_the_weights(
     nodes: AddNodes, h200: Project, kubectl: Kubectl
 ) -> None:
     nodes("8xh200")
@@ -89,6 +93,11 @@ def test_the_articles_production_setup_goes_up_in_order_and_stays_as_it_is(
     refreshed = h200.refresh("--expect-no-changes")
     assert refreshed.status == 0, refreshed
 
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    destroyed = h200.destroy()
+    assert destroyed.status == 0, destroyed
+    assert created_in(kubectl) == []
+
 
 def test_the_articles_volume_of_400_gib_is_refused_with_the_numbers(
     nodes: AddNodes, h200: Project, kubectl: Kubectl
@@ -122,21 +131,21 @@ def spoil(simulated: SimulatedNodes, fault: str) -> None:
     ],
 )
 def test_a_node_that_is_not_as_the_stack_says_gets_one_message_and_nothing_is_made(
-    nodes: AddNodes, h200: Project, kubectl: Kubectl, fault: str, message: str
+    nodes: AddNodes, refused: Project, kubectl: Kubectl, fault: str, message: str
 ) -> None:
     spoil(nodes("8xh200"), fault)
-    for answer in (h200.preview(), h200.up()):
+    for answer in (refused.preview(), refused.up()):
         assert answer.status != 0
         assert message in answer.output
         assert "Traceback" not in answer.output
-    assert created_in(kubectl) == []
+    assert created_in(kubectl, REFUSED) == []
 
 
-def test_all_faults_of_a_node_come_at_once(nodes: AddNodes, h200: Project) -> None:
+def test_all_faults_of_a_node_come_at_once(nodes: AddNodes, refused: Project) -> None:
     simulated = nodes("8xh200")
     simulated.set_resource("h200-0", "nvidia.com/gpu", 4)
     simulated.set_unready("h200-0")
-    answer = h200.preview()
+    answer = refused.preview()
     assert answer.status != 0
     assert "is not Ready" in answer.output
     assert "has 4 of 8" in answer.output
@@ -184,29 +193,15 @@ def unreachable(kubeconfig: Path, directory: Path) -> Path:
 
 
 def test_a_preview_works_without_the_cluster_and_up_ends_in_one_line(
-    h200: Project, environment: dict[str, str], tmp_path: Path
+    refused: Project, environment: dict[str, str], tmp_path: Path
 ) -> None:
     elsewhere = str(unreachable(Path(environment["HEAVYLIFT_KUBECONFIG"]), tmp_path))
-    preview = h200.preview(HEAVYLIFT_KUBECONFIG=elsewhere)
+    preview = refused.preview(HEAVYLIFT_KUBECONFIG=elsewhere)
     assert preview.status == 0, preview
     assert "cannot be reached" in preview.output
-    up = h200.up(HEAVYLIFT_KUBECONFIG=elsewhere)
+    up = refused.up(HEAVYLIFT_KUBECONFIG=elsewhere)
     assert up.status != 0
     [line] = [line for line in up.output.splitlines() if line.strip().startswith("error: cluster")]
     assert "cannot be reached" in line
     assert "nothing was created" in line
     assert "Traceback" not in up.output
-
-
-def test_destroy_keeps_the_weights_and_removes_everything_else(
-    nodes: AddNodes, h200: Project, kubectl: Kubectl
-) -> None:
-    nodes("8xh200")
-    up = h200.up()
-    assert up.status == 0, up
-    [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
-    volume = kubectl.get("pv", claim["spec"]["volumeName"])
-    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
-    destroyed = h200.destroy()
-    assert destroyed.status == 0, destroyed
-    assert created_in(kubectl) == []

@@ -4,28 +4,50 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from lab.lifecycle import Lab
+from lab.lifecycle import Lab, every_lab
 from lab.site import CHECKOUT, Site, directory_of, load
+from tests.lab.sharing import LABS_OF_THEIR_OWN
+
+pytestmark = LABS_OF_THEIR_OWN
 
 
 def outline() -> dict[str, object]:
-    """What a lab could leave on the host: mounts, links, routes, rules, network namespaces, containers' processes."""
+    """What a lab could leave on the host: mounts, links, routes, rules, and network namespaces outside other labs."""
 
     def said(*command: str) -> list[str]:
         return sorted(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
 
-    namespaces = {os.readlink(path) for path in Path("/proc").glob("[0-9]*/ns/net") if path.is_symlink()}  # noqa: PTH115
     return {
         "mounts": sorted(Path("/proc/self/mountinfo").read_text().splitlines()),
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "routes": said("ip", "-4", "route"),
         "tables": Path("/proc/net/ip_tables_names").read_text() if Path("/proc/net/ip_tables_names").exists() else "",
-        "network namespaces": len(namespaces),
+        "network namespaces": len(network_namespaces()),
     }
+
+
+def network_namespaces() -> set[str]:
+    """Network namespaces of all processes, but for those that a running lab holds: its pods come and go."""
+    parents, namespaces = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            # The name of the program, which may contain spaces, stands in brackets.
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            namespaces[int(path.name)] = os.readlink(path / "ns/net")  # noqa: PTH115 - no path, but `net:[NUMBER]`
+    labs = {site.pid for directory in every_lab() if (site := load(directory)) and site.running}
+
+    def in_a_lab(pid: int) -> bool:
+        while pid in parents and pid not in labs:
+            pid = parents[pid]
+        return pid in labs
+
+    held = {namespace for pid, namespace in namespaces.items() if in_a_lab(pid)}
+    return set(namespaces.values()) - held
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -102,9 +124,14 @@ def test_without_root_the_control_plane_and_simulated_nodes_run_and_the_rest_is_
 
 
 def test_a_second_up_leaves_a_running_lab_as_it_is(lab: Lab, site: Site) -> None:
+    borrowed = lab.directory / "borrowed"
+    was_borrowed = borrowed.exists()
     again = command(CHECKOUT, "up")
     assert again.returncode == 0, again.stderr
     assert lab.site.pid == site.pid
+    assert not borrowed.exists(), "it stays up when the tests are over"
+    if was_borrowed:
+        borrowed.touch()
 
 
 @pytest.mark.parametrize(

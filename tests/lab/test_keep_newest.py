@@ -13,22 +13,21 @@ from lab.project import Answer
 from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
 from tests.lab.serving import FIRST, SECOND, THIRD, Served, dev_stack, pinned
+from tests.lab.sharing import with_own_state
 
 PRUNE = "app.kubernetes.io/component=prune"
 MakeStack = Callable[..., Served]
 
 
 @pytest.fixture
-def stack(
-    lab: Lab, hub: HubClient, kubectl: Kubectl, environment: dict[str, str], tmp_path: Path
-) -> Iterator[MakeStack]:
+def stack(lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path: Path) -> Iterator[MakeStack]:
     """Makes a stack `dev` in a namespace and with a state of its own, on the disk that the first one uses."""
     made: list[Served] = []
 
     def make(namespace: str, **weights: int) -> Served:
-        state = tmp_path / f"{namespace}-state"
-        state.mkdir()
-        own = {**environment, "HF_ENDPOINT": hub.url, "PULUMI_BACKEND_URL": f"file://{state}"}
+        home = tmp_path / f"{namespace}-home"
+        home.mkdir()
+        own = {**with_own_state(settings, home), "HF_ENDPOINT": hub.url}
         project = dev_stack(CHECKOUT, tmp_path / namespace, own, namespace, pinned("acme/model", FIRST))
         served = Served(project, kubectl, lab, namespace)
         served.root = made[0].root if made else served.root

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import boto3
 
-from lab.images import MODEL_FILE, PYTHON_IMAGE
-from lab.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
+from lab.build.images import MODEL_FILE, PYTHON_IMAGE
+from lab.cluster.servers import S3_ACCESS_KEY, S3_REGION, S3_SECRET_KEY
 from lab.site import Site
 from tests.lab.kubectl import Kubectl
 
@@ -70,6 +70,7 @@ def test_a_pod_reaches_the_hub_by_name_and_installs_hash_locked_wheels_from_its_
         "metadata": {"name": "install"},
         "spec": {
             "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": "real-0"},
             "containers": [container],
             "volumes": [{"name": "r", "configMap": {"name": "requirements"}}],
         },

@@ -12,11 +12,11 @@ import pytest
 from config.engine_name import EngineName
 from config.stack.file import read_stack_file, stack_file
 from lab.project import Project
-from lab.simulated import SimulatedNodes
 from lab.site import CHECKOUT
+from tests.lab.conftest import AddNodes
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import on_nodes_of
 
-NAMESPACE = "stacks-test"
 SERVER = "app.kubernetes.io/component=server"
 PROFILES = {
     "h200-gguf": "8xh200",
@@ -29,24 +29,28 @@ PROFILES = {
     "glm-5": "8xh100",
 }
 
-AddNodes = Callable[[str], SimulatedNodes]
 Make = Callable[[str], Project]
 
 
 @pytest.fixture
-def make(environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Iterator[Make]:
+def namespace(worker_id: str) -> str:
+    """The namespace of these tests, of which each process runs one at a time."""
+    return f"stacks-test-{worker_id}"
+
+
+@pytest.fixture
+def make(public_environment: dict[str, str], tmp_path: Path, kubectl: Kubectl, namespace: str) -> Iterator[Make]:
     """Makes a stack as it is committed, with its own images, in a namespace of these tests."""
-    own = {key: value for key, value in environment.items() if not key.endswith("_IMAGE") and key != "HF_ENDPOINT"}
     made: list[Project] = []
 
     def copied(name: str) -> Project:
-        project = Project.copy(CHECKOUT, tmp_path / "program", own, name)
+        project = Project.copy(CHECKOUT, tmp_path / "program", public_environment, name)
         example = project.directory / "examples" / f"Pulumi.{name}.yaml"
         if example.exists():
             file = stack_file(name, project.directory)
             # The salt of a stack that was just created.
             file.write_text((file.read_text() if file.exists() else "") + example.read_text())
-        project.configure(cluster={"namespace": NAMESPACE})
+        project.configure(cluster={"namespace": namespace})
         made.append(project)
         return project
 
@@ -54,25 +58,27 @@ def make(environment: dict[str, str], tmp_path: Path, kubectl: Kubectl) -> Itera
     for project in made:
         destroyed = project.destroy()
         assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    kubectl("delete", "namespace", namespace, "--ignore-not-found")
 
 
-def server_pod(kubectl: Kubectl) -> dict[str, Any]:
+def server_pod(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
     """The pod of the engine."""
-    found: list[dict[str, Any]] = kubectl.get("pods", "-n", NAMESPACE, "-l", SERVER)["items"]
+    found: list[dict[str, Any]] = kubectl.get("pods", "-n", namespace, "-l", SERVER)["items"]
     [pod] = found
     return pod
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_a_stack_goes_up_on_a_node_of_its_shape(nodes: AddNodes, make: Make, kubectl: Kubectl, name: str) -> None:
+@pytest.mark.parametrize("name", [pytest.param(name, marks=on_nodes_of(PROFILES[name])) for name in PROFILES])
+def test_a_stack_goes_up_on_a_node_of_its_shape(
+    nodes: AddNodes, make: Make, kubectl: Kubectl, namespace: str, name: str
+) -> None:
     nodes(PROFILES[name])
     project = make(name)
     stack = read_stack_file(stack_file(name, project.directory))
     up = project.up()
     assert up.status == 0, up
 
-    pod = server_pod(kubectl)
+    pod = server_pod(kubectl, namespace)
     [engine] = pod["spec"]["containers"]
     assert [pod["spec"]["nodeName"]] == stack.nodes.names
     assert {"type": "Ready", "status": "True"}.items() <= ready_condition(pod).items()
@@ -89,7 +95,7 @@ def test_a_stack_goes_up_on_a_node_of_its_shape(nodes: AddNodes, make: Make, kub
         assert "cpu" not in arguments.lower()
     plan = project.outputs()["plan"]
     assert plan["verdict"] == "fits"
-    assert gibibytes_of_volume(kubectl) * 2**30 >= plan["disk_bytes"] > 2 * plan["weights_bytes"]
+    assert gibibytes_of_volume(kubectl, namespace) * 2**30 >= plan["disk_bytes"] > 2 * plan["weights_bytes"]
 
 
 def ready_condition(pod: dict[str, Any]) -> dict[str, Any]:
@@ -99,14 +105,15 @@ def ready_condition(pod: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def gibibytes_of_volume(kubectl: Kubectl) -> int:
+def gibibytes_of_volume(kubectl: Kubectl, namespace: str) -> int:
     """The size of the one volume under the weights."""
-    [claim] = kubectl.get("pvc", "-n", NAMESPACE)["items"]
+    [claim] = kubectl.get("pvc", "-n", namespace)["items"]
     return int(claim["status"]["capacity"]["storage"].removesuffix("Gi"))
 
 
+@on_nodes_of("8xh200")
 def test_kimi_on_four_h200_stops_preview_and_up_with_the_reasons_and_nothing_is_made(
-    nodes: AddNodes, make: Make, kubectl: Kubectl
+    nodes: AddNodes, make: Make, kubectl: Kubectl, namespace: str
 ) -> None:
     nodes("4xh200")
     project = make("h200")
@@ -124,11 +131,12 @@ def test_kimi_on_four_h200_stops_preview_and_up_with_the_reasons_and_nothing_is_
     all_at_once = project.preview()
     for code in ("weights_do_not_fit:", "quantization_contradicts_checkpoint:", "context_beyond_model:"):
         assert code in all_at_once.output
-    assert kubectl("get", "namespace", NAMESPACE, "--ignore-not-found") == ""
+    assert kubectl("get", "namespace", namespace, "--ignore-not-found") == ""
     assert kubectl("get", "pv", "-l", "app.kubernetes.io/instance=h200", "-o", "name") == ""
     assert "pool.heavylift/h200" not in kubectl.get("node", "h200-4gpu-0")["metadata"]["labels"]
 
 
+@on_nodes_of("8xh200")
 def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, make: Make) -> None:
     nodes("8xh200")
     project = make("h200")
@@ -146,8 +154,9 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
         assert words in answer.output
 
 
+@on_nodes_of("8xh200")
 def test_one_server_becomes_two_when_it_is_ended_as_the_message_says(
-    nodes: AddNodes, make: Make, kubectl: Kubectl
+    nodes: AddNodes, make: Make, kubectl: Kubectl, namespace: str
 ) -> None:
     """A Deployment and groups are different kinds of objects, and the new one waits for the GPUs of the old one."""
     nodes("2x8h200")
@@ -159,17 +168,18 @@ def test_one_server_becomes_two_when_it_is_ended_as_the_message_says(
     assert refused.status != 0
     assert "Insufficient nvidia.com/gpu" in refused.output
     which = "app.kubernetes.io/instance=h200,app.kubernetes.io/component=server"
-    assert f"`kubectl delete deployment -n {NAMESPACE} -l {which}`" in refused.output, refused
+    assert f"`kubectl delete deployment -n {namespace} -l {which}`" in refused.output, refused
 
-    kubectl("delete", "deployment", "-n", NAMESPACE, "-l", which)
+    kubectl("delete", "deployment", "-n", namespace, "-l", which)
     up = project.up()
     assert up.status == 0, up
-    pods = kubectl.get("pods", "-n", NAMESPACE, "-l", SERVER)["items"]
+    pods = kubectl.get("pods", "-n", namespace, "-l", SERVER)["items"]
     assert {pod["spec"]["nodeName"] for pod in pods} == {"h200-0", "h200-1"}
     again = project.up("--expect-no-changes")
     assert again.status == 0, again
 
 
+@on_nodes_of("8xh200")
 def test_the_articles_expert_offload_is_said_to_be_needless(nodes: AddNodes, make: Make) -> None:
     nodes("8xh200")
     project = make("h200-gguf")
@@ -181,6 +191,7 @@ def test_the_articles_expert_offload_is_said_to_be_needless(nodes: AddNodes, mak
     )
 
 
+@on_nodes_of("8xh200")
 def test_a_changed_setting_shows_in_the_plan_of_a_preview(nodes: AddNodes, make: Make) -> None:
     nodes("8xh200")
     project = make("h200")

@@ -41,6 +41,7 @@ Deployment(
         "template": {
             "metadata": {"labels": labels},
             "spec": {
+                "node_selector": {"kubernetes.io/hostname": "h200-0"},
                 "containers": [{"name": "serve", "image": IMAGE, "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
             },
         },
