@@ -17,16 +17,16 @@ from components.inference_server import InferenceServer
 from components.namespace import stack_namespace
 from components.pods.names import object_name
 from components.pods.placement import PodPlacement
-from components.pods.serving import Serving, verification_seconds
+from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import placed_volumes
 from components.verdict import judged_plan
-from components.volume_size import volume_bytes
 from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.catalogue import find_gpu
 from config.stack.from_pulumi import running_stack
+from config.stack.sections import Verification
 from planner import time_limits
 from planner.stack_request import request_of_stack
 
@@ -38,11 +38,10 @@ config = stack.config
 weights = StagedWeights(config.model, stack.digest)
 
 plan = judged_plan(request_of_stack(config, stack.lock))
-limits = time_limits(plan, verification_seconds=verification_seconds(config.weights, plan))
-serving = Serving.of(plan, limits, config.engine, config.nodes)
-size = volume_bytes(config, plan)
+limits = time_limits(plan, full_verification=config.weights.verify is Verification.FULL)
+serving = Serving.of(plan, limits, config.engine.replicas)
 api = ClusterApi(stack.kubeconfig)
-found = preflight(stack.instance, object_name("weights"), config, api, size, serving)
+found = preflight(stack.instance, object_name("weights"), config, api, plan.volume_bytes, serving)
 
 cluster = Provider(
     "cluster",
@@ -75,7 +74,7 @@ volume = WeightVolume(
         "kind": config.weights.kind,
         "namespace": config.cluster.namespace,
         "path": config.weights_path,
-        "size_bytes": size,
+        "size_bytes": plan.volume_bytes,
         "storage_class": config.weights.storage_class,
         "retain": config.weights.retain,
         "placement": nodes.placement,
@@ -115,7 +114,7 @@ server = InferenceServer(
         "volume": placed_volumes(volume.source, placement)[0],
         "placement": placement,
         "engine": config.engine,
-        "model_file": stack.model_file,
+        "model_file": plan.model_file,
         "serving": serving,
         "verifier_image": config.stage.image,
         "verify": config.weights.verify,

@@ -12,7 +12,8 @@ from typing import Protocol
 from config.catalogue import Gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
-from engines.plan import Plan, Problem
+from engines.finding import Finding
+from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
@@ -97,8 +98,11 @@ class Engine(Protocol):
     def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
         """The plan of a model: every rule, the memory, the arguments and the verdict."""
 
-    def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
-        """The plan of a model that the planner does not know: what the request itself says, and why it is no more."""
+    def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
+        """The plan of a model that the planner does not know: what the request itself says, and why it is no more.
+
+        Whatever can be decided without the model is decided: arguments, GPUs and nodes, disk.
+        """
 
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         """The arithmetic of a plan's memory, line by line, each with its formula and source."""

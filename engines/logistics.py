@@ -7,6 +7,7 @@ from dataclasses import replace
 from config.catalogue import find_instance
 from engines.plan import Plan
 from engines.request import FitRequest
+from engines.rules.deployment import volume_bytes
 from engines.rules.host import disk_bytes
 
 
@@ -16,13 +17,14 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_s
     `weights`: bytes as staged, where they are known. `start_seconds`: what the engine takes from the weights read to
     its first answer.
     """
-    plan = replace(plan, cost_per_hour_usd=cost_per_hour(request))
+    needed = None if weights is None else disk_bytes(weights, request.keep_revisions)
+    plan = replace(plan, cost_per_hour_usd=cost_per_hour(request), volume_bytes=volume_bytes(request, needed))
     if weights is None:
         return plan
     return replace(
         plan,
         weights_bytes=weights,
-        disk_bytes=disk_bytes(weights, request.keep_revisions),
+        disk_bytes=needed,
         download_seconds=round(download_seconds(request, weights), 1),
         load_seconds=round(load_seconds(request, weights, start_seconds), 1),
     )
@@ -43,7 +45,7 @@ def cost_per_hour(request: FitRequest) -> float | None:
 
     `None`: neither is known. Raises NotInCatalogueError.
     """
-    nodes = request.paid_nodes or request.nodes
+    nodes = request.deployment.nodes if request.deployment else request.nodes
     if request.usd_per_gpu_hour is not None:
         return round(request.usd_per_gpu_hour * nodes * request.gpus_per_node, 4)
     if request.instance_type is None:

@@ -60,6 +60,18 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Pods:
+    """How one server is divided over pods and nodes."""
+
+    gpus_per_pod: int = 0
+    """GPUs that each pod asks for; its shared memory and host memory follow from it."""
+    pods_per_server: int = 1
+    """More than 1: they start and end together."""
+    nodes_per_server: int = 1
+    """As many as pods: each pod is on a node of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class StageMemory:
     """Memory of one GPU of one pipeline stage, in GiB; ranges as in `PerGpu`."""
 
@@ -106,16 +118,24 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Warning_, ...] = ()
     layout: Layout = Layout()
+    pods: Pods = Pods()
     per_gpu: PerGpu | None = None
     """`None` where the model is served from host memory."""
     kv_tokens: tuple[int, int] | None = None
     """Tokens that the engine would report for its KV cache: [worst, likely]; those of one data-parallel replica."""
+    context: int | None = None
+    """Longest request that is served, in tokens: as asked for, else the longest that fits."""
+    max_concurrency: Range | None = None
+    """Requests of that many tokens that the KV cache holds at once: [worst, likely]. vLLM prints it as 'Maximum
+    concurrency'; llama.cpp has a slot for each."""
     max_context: int | None = None
-    """Longest context with the verdict `fits`, in tokens; 0 when there is none."""
+    """Longest request with the verdict `fits`, in tokens; 0 when there is none."""
     weights_bytes: int | None = None
     """Bytes of the checkpoint as staged."""
     disk_bytes: int | None = None
     """Bytes that the weights volume needs: the kept revisions and a margin."""
+    volume_bytes: int | None = None
+    """Bytes to ask for when the weights volume is made; `None`: it has no size. Not part of the exported plan."""
     download_seconds: float | None = None
     """Seconds to stage the weights at the stated bandwidth."""
     load_seconds: float | None = None
@@ -130,6 +150,8 @@ class Plan:
     stages: tuple[StageMemory, ...] = ()
     """One per pipeline stage, in order. Not part of the exported plan."""
     host: Host = Host()
+    model_file: str | None = None
+    """File that the server is given, for an engine that serves one file. Not part of the exported plan."""
     attention_backend: str | None = None
     """As vLLM names it; `None`: there is none, or it is not known. Not part of the exported plan."""
     kv_block_tokens: int | None = None
@@ -142,8 +164,11 @@ class Plan:
             "problems": [asdict(problem) for problem in self.problems],
             "warnings": [asdict(warning) for warning in self.warnings],
             "layout": asdict(self.layout),
+            "pods": asdict(self.pods),
             "per_gpu": None if self.per_gpu is None else _lists(asdict(self.per_gpu)),
             "kv_tokens": None if self.kv_tokens is None else list(self.kv_tokens),
+            "context": self.context,
+            "max_concurrency": None if self.max_concurrency is None else list(self.max_concurrency),
             "max_context": self.max_context,
             "weights_bytes": self.weights_bytes,
             "disk_bytes": self.disk_bytes,

@@ -18,6 +18,20 @@ DEFAULT_READ_BYTES_PER_SECOND = 2e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What a stack says beside model, hardware and settings. With it, a plan is one that can be deployed as it is."""
+
+    nodes: int
+    """Nodes of the stack, those of other servers and spares among them."""
+    replicas: int = 1
+    """Servers, each on nodes of its own."""
+    volume_has_size: bool = True
+    """Whether the weights volume is made with a size."""
+    locked_files: tuple[str, ...] | None = None
+    """Files that the lock file lists; `None`: there is no lock file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitRequest:
     """All inputs of one plan."""
 
@@ -41,9 +55,6 @@ class FitRequest:
     """AWS instance type of the nodes, for its price and host memory."""
     usd_per_gpu_hour: float | None = None
     """What a GPU costs per hour; overrides the table of instance prices."""
-    paid_nodes: int | None = None
-    """Nodes to count in the cost, where more are paid for than this server takes: other replicas, a spare. Unset:
-    `nodes`."""
     host_memory_bytes: int | None = None
     """Memory of a node, or the limit set for the server's container."""
     shared_memory_bytes: int | None = None
@@ -79,6 +90,8 @@ class FitRequest:
     """llama.cpp: keep the experts in host memory."""
     extra_args: tuple[str, ...] = ()
     """Further engine arguments, checked against the engine's flags and passed on."""
+    model_file: str | None = None
+    """llama.cpp: the file to serve, or the first of its shards; unset: as lock, patterns or catalogue name it."""
     available_kv_gib: float | None = None
     """Answer with the tokens that fit in this much KV cache per GPU instead of deriving it."""
 
@@ -88,5 +101,7 @@ class FitRequest:
     """Size set for the weights volume; unset: as the plan derives it."""
     staging_bytes_per_second: float = DEFAULT_STAGING_BYTES_PER_SECOND
     read_bytes_per_second: float = DEFAULT_READ_BYTES_PER_SECOND
+    deployment: Deployment | None = None
+    """Unset: the question is about one server and its memory, whatever else a stack would need."""
     startup_seconds: float | None = None
     """Time limit set for the server's start; unset: as derived from the plan. A shorter one than the load is said."""

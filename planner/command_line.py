@@ -13,9 +13,11 @@ from planner.recommend import DEFAULT_CONTEXT
 
 _JSON_KEYS = """
 With --json: verdict; problems [{code, message, fix}]; warnings [{code, message}]; layout {tp, pp, dp, ep, dcp};
-per_gpu {budget_gib, weights_gib, overhead_gib [likely, worst], kv_gib [worst, likely], kv_bytes_per_token} of the
-fullest GPU; kv_tokens [worst, likely]; max_context, the longest that surely fits; weights_bytes; disk_bytes;
-download_seconds; load_seconds; cost_per_hour_usd; engine_args; engine_env. What is not known is null.
+pods {gpus_per_pod, pods_per_server, nodes_per_server}; per_gpu {budget_gib, weights_gib, overhead_gib [likely, worst],
+kv_gib [worst, likely], kv_bytes_per_token} of the fullest GPU; kv_tokens [worst, likely]; context, the longest request
+that is served; max_concurrency [worst, likely], requests of that length that the KV cache holds at once; max_context,
+the longest request that surely fits; weights_bytes; disk_bytes; download_seconds; load_seconds; cost_per_hour_usd;
+engine_args; engine_env. What is not known is null.
 
 Exit status: 0 fits or tight, 1 rejected, 2 a value or option that means nothing, 3 unknown.
 """

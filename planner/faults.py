@@ -14,7 +14,6 @@ from engines.request import FitRequest
 
 _COUNTS = (
     "nodes",
-    "paid_nodes",
     "gpus_per_node",
     "tensor_parallel",
     "pipeline_parallel",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from config.catalogue import NotInCatalogueError
 from config.checkpoint.directory import DirectoryError
 from config.checkpoint.model_spec import find_model
-from engines.plan import Plan, Problem
+from engines.finding import unknown
+from engines.plan import Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
 from planner.faults import faults, problems_of_faults
@@ -42,9 +43,9 @@ def plan_only(request: FitRequest) -> Plan:
         model = find_model(request.model, request.include)
     except NotInCatalogueError as error:
         fix = "Add it with `python -m config add`, give its directory, or correct the name."
-        problem = Problem("model_not_in_catalogue", str(error), fix)
-        return engine_of(request.engine).plan_unknown_model(request, problem)
+        why = unknown("model_not_in_catalogue", str(error), fix)
+        return engine_of(request.engine).plan_unknown_model(request, why)
     except DirectoryError as error:
-        problem = Problem("directory_not_readable", str(error), "Correct the directory.")
-        return engine_of(request.engine).plan_unknown_model(request, problem)
+        why = unknown("directory_not_readable", str(error), "Correct the directory.")
+        return engine_of(request.engine).plan_unknown_model(request, why)
     return engine_of(request.engine).plan(request, model)

@@ -10,9 +10,9 @@ from pathlib import Path
 from config.bandwidth import bytes_per_second
 from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
-from config.stack.sections import StackConfig
+from config.stack.sections import StackConfig, WeightsKind
 from config.stack.weights import WeightsLock, read_lock
-from engines.request import DEFAULT_STAGING_BYTES_PER_SECOND, FitRequest
+from engines.request import DEFAULT_STAGING_BYTES_PER_SECOND, Deployment, FitRequest
 
 
 def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
@@ -42,7 +42,6 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         fabric=nodes.fabric.kind if nodes.fabric else None,
         driver=nodes.driver,
         usd_per_gpu_hour=nodes.usd_per_gpu_hour,
-        paid_nodes=len(nodes.names) or None,
         host_memory_bytes=quantity_bytes(engine.memory) if engine.memory else None,
         engine=engine.name,
         engine_version=engine.version,
@@ -63,6 +62,13 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         enable_prefix_caching=engine.enable_prefix_caching,
         expert_offload=engine.expert_offload,
         extra_args=tuple(engine.extra_args),
+        model_file=engine.model_file,
+        deployment=Deployment(
+            nodes=max(1, len(nodes.names)),
+            replicas=engine.replicas,
+            volume_has_size=weights.kind is not WeightsKind.HOST_PATH,
+            locked_files=tuple(lock.files) if lock else None,
+        ),
         keep_revisions=weights.keep_revisions,
         volume_bytes=quantity_bytes(weights.size) if weights.size else None,
         staging_bytes_per_second=bandwidth,

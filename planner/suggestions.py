@@ -96,11 +96,11 @@ def _other_checkpoints(request: FitRequest) -> Iterator[_Idea]:
         model, current = find_checkpoint(request.model, request.include)
     except NotInCatalogueError:
         return
+    engine = engine_of(request.engine)
     for checkpoint in model.checkpoints:
-        same_engine = (checkpoint.format == "gguf") == (current.format == "gguf")
-        if checkpoint.name != current.name and same_engine and checkpoint.max_context == current.max_context:
-            other = replace(request, model=checkpoint.name, weights_bytes=None, include=(), quantization=None)
-            yield _Idea(f"{checkpoint.repository} ({checkpoint.format})", replace(other, volume_bytes=None))
+        other = checkpoint.name != current.name and checkpoint.max_context == current.max_context
+        if other and engine.reads(checkpoint.format):
+            yield _Idea(f"{checkpoint.repository} ({checkpoint.format})", _of_checkpoint(request, checkpoint.name))
 
 
 def _other_gpus(request: FitRequest) -> Iterator[_Idea]:
@@ -114,12 +114,31 @@ def _other_gpus(request: FitRequest) -> Iterator[_Idea]:
         yield _Idea(f"{count} {gpu.title}", replace(request, gpu=gpu.name, instance_type=None), "gpu")
 
 
+def _of_checkpoint(request: FitRequest, name: str) -> FitRequest:
+    """The same request for another checkpoint, with nothing that was said of the files of the first."""
+    deployment = request.deployment
+    return replace(
+        request,
+        model=name,
+        weights_bytes=None,
+        include=(),
+        quantization=None,
+        volume_bytes=None,
+        model_file=None,
+        deployment=replace(deployment, locked_files=None) if deployment else None,
+    )
+
+
 def _on_machine(request: FitRequest, nodes: int, each: int) -> FitRequest:
-    """The same request on other nodes, with the layout that follows from them."""
+    """The same request on other nodes, as many for each server, with the layout that follows from them."""
+    deployment = request.deployment
+    if deployment is not None:
+        deployment = replace(deployment, nodes=nodes * deployment.replicas)
     return replace(
         request,
         nodes=nodes,
         gpus_per_node=each,
+        deployment=deployment,
         tensor_parallel=None,
         pipeline_parallel=None,
         data_parallel=None,

@@ -20,7 +20,6 @@ from config.stack.file import HUB_TOKEN, NAMESPACE, checked_stack_name
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
 from config.stack.sections import StackConfig
-from config.stack.served_file import served_file
 from config.stack.weights import WeightsLock, read_lock, weights_digest
 
 T = TypeVar("T")
@@ -41,8 +40,6 @@ class RunningStack:
     """The weights lock; None: the stack has none."""
     digest: str
     """Identity of the weights."""
-    model_file: str | None
-    """The GGUF file that llama.cpp serves."""
     hub_token: pulumi.Output[str] | None
     """The model hub's token, a secret; None: the stack has none."""
 
@@ -61,7 +58,6 @@ def running_stack() -> RunningStack:
         raise pulumi.RunError(_message(faults))
     kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
     lock = _read(lambda: _lock(config), None, faults)
-    model_file = _read(lambda: served_file(config, lock.files if lock else None), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
@@ -71,7 +67,6 @@ def running_stack() -> RunningStack:
         kubeconfig=kubeconfig,
         lock=lock,
         digest=weights_digest(config.model, lock.sha256 if lock else None),
-        model_file=model_file,
         hub_token=token,
     )
 

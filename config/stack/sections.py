@@ -403,15 +403,12 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     """Faults between keys of different objects, and with the catalogue: of every object without a fault of its own."""
     nodes = _sound(Nodes, sections.get("nodes", {}))
     weights = _sound(Weights, sections.get("weights"))
-    engine = _sound(Engine, sections.get("engine"))
     stage = _sound(Stage, sections.get("stage"))
     if nodes:
         yield from _gpu_contradictions(nodes)
         yield from _fabric_contradictions(nodes.fabric)
     if nodes and weights:
         yield from _volume_contradictions(nodes, weights)
-    if nodes and engine:
-        yield from _engine_contradictions(nodes, engine)
     if stage:
         yield from _source_contradictions(stage)
 
@@ -460,17 +457,4 @@ def _source_contradictions(stage: Stage) -> Iterator[str]:
         yield (
             f"heavylift:stage.native_xet: is true, and the first of stage.sources is {stage.sources[0]}: expected hub "
             "first, since its client takes every file that it can"
-        )
-
-
-def _engine_contradictions(nodes: Nodes, engine: Engine) -> Iterator[str]:
-    if engine.name is EngineName.VLLM and nodes.gpu is None:
-        yield "heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node"
-    ranks = (engine.tensor_parallel or 1) * (engine.pipeline_parallel or 1) * (engine.data_parallel or 1)
-    ranks *= engine.replicas
-    present = nodes.gpus_per_node * max(1, len(nodes.names))
-    if nodes.gpu is not None and ranks > present:
-        yield (
-            f"heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel x replicas is {ranks}: expected at "
-            f"most the {present} GPUs of heavylift:nodes"
         )

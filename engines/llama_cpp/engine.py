@@ -8,11 +8,12 @@ from config.catalogue import Gpu, engines
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
+from engines.finding import Finding
 from engines.llama_cpp.alternatives import other_settings
 from engines.llama_cpp.explain import explain_llama_cpp
 from engines.llama_cpp.plan import MISSING_SETTINGS, llama_cpp_compatibility, plan_llama_cpp, plan_unknown_model
 from engines.llama_cpp.process import llama_cpp_process
-from engines.plan import Plan, Problem
+from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
@@ -57,8 +58,8 @@ class LlamaCpp:
     def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
         return plan_llama_cpp(request, model)
 
-    def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
-        return plan_unknown_model(request, problem)
+    def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
+        return plan_unknown_model(request, why)
 
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         return explain_llama_cpp(request, model, plan)

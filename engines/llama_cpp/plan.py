@@ -6,6 +6,8 @@ on the GPUs that is said to be needless and slow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
@@ -22,11 +24,13 @@ from engines.llama_cpp.memory import (
     longest_context,
     planned_context,
 )
-from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request
+from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request, check_node
+from engines.llama_cpp.served_file import check_served_file, served_file
 from engines.logistics import load_seconds, with_logistics
-from engines.plan import Host, Layout, PerGpu, Plan, Problem
+from engines.plan import Host, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments
+from engines.rules.deployment import check_pods, check_volume_size, pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.rules.host import BASE_MEMORY, check_disk, check_host
 from engines.rules.unused import check_unused
@@ -61,14 +65,10 @@ _ALL_LAYERS = "999"
 def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     """The plan of a GGUF model."""
     weights = request.weights_bytes or model.staged_bytes
-    findings = [*check_gguf_request(request, model, weights), *check_unused(request, MISSING_SETTINGS)]
-    findings += check_arguments(FLAGS, request.extra_args)
-    if request.gpu:
-        version = request.engine_version or engines()[EngineName.LLAMA_CPP]["default_version"]
-        findings += llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
-    if weights is not None:
-        findings += check_disk(request, weights)
-        findings += check_host(request, 1, load_seconds(request, weights, _START_SECONDS))
+    findings = [*check_gguf_request(request, model, weights), *_check_request(request, weights)]
+    if judge(findings, tight=False) != "rejected":
+        # Patterns that stage no model are refused above, and then say nothing of the file to serve.
+        findings += check_served_file(request)
     resolved = gguf_request(request, model, weights)
     if resolved is None:
         plan = _without_memory(request, findings)
@@ -79,17 +79,34 @@ def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     return with_logistics(plan, request, weights, _START_SECONDS)
 
 
-def plan_unknown_model(request: FitRequest, problem: Problem) -> Plan:
+def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
     """The plan of a model that the planner does not know: what the request says, and nothing of its memory."""
-    plan = Plan(
-        verdict="unknown",
-        problems=(problem,),
-        layout=Layout(pp=devices(request)),
-        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
-        engine_args=requested_llama_arguments(request),
-        host=Host(memory_bytes=BASE_MEMORY if request.gpu else None),
-    )
-    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
+    findings = [why, *check_node(request), *_check_request(request, request.weights_bytes)]
+    findings += check_served_file(request)
+    return with_logistics(_without_memory(request, findings), request, request.weights_bytes, _START_SECONDS)
+
+
+def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding]:
+    """Findings about everything but the model itself."""
+    yield from check_unused(request, MISSING_SETTINGS)
+    yield from check_arguments(FLAGS, request.extra_args)
+    if request.gpu:
+        version = request.engine_version or engines()[EngineName.LLAMA_CPP]["default_version"]
+        yield from llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
+    yield from check_pods(request, _gpus(request))
+    yield from check_volume_size(request, weights)
+    if weights is not None:
+        yield from check_disk(request, weights)
+        yield from check_host(request, 1, load_seconds(request, weights, _START_SECONDS))
+
+
+def _gpus(request: FitRequest) -> int:
+    """GPUs of the server: all of one node, over which it spreads the layers."""
+    return request.gpus_per_node if request.gpu else 0
+
+
+def _pods(request: FitRequest) -> Pods:
+    return pods_of(_gpus(request), request.gpus_per_node)
 
 
 def llama_cpp_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibility:
@@ -104,13 +121,18 @@ def _build(version: str) -> Version:
 
 
 def _without_memory(request: FitRequest, findings: list[Finding]) -> Plan:
+    total = request.max_model_len
     return Plan(
         verdict=judge(findings, tight=False),
         problems=problems_of(findings),
         warnings=warnings_of(findings),
         layout=Layout(pp=devices(request)),
+        pods=_pods(request),
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
+        context=None if total is None else total // (request.max_num_seqs or 1),
         engine_args=requested_llama_arguments(request),
+        host=Host(memory_bytes=BASE_MEMORY if request.gpu else None),
+        model_file=served_file(request),
     )
 
 
@@ -122,11 +144,15 @@ def _plan(resolved: GgufRequest, findings: list[Finding], context: int) -> Plan:
         problems=problems_of(findings),
         warnings=warnings_of(findings),
         layout=Layout(pp=resolved.devices),
+        pods=_pods(resolved.request),
         per_gpu=_per_gpu(resolved, context) if resolved.gpu else None,
         kv_tokens=_kv_tokens(resolved, context),
-        max_context=longest_context(resolved),
+        context=context // resolved.slots,
+        max_concurrency=(float(resolved.slots), float(resolved.slots)),
+        max_context=longest_context(resolved) // resolved.slots,
         engine_args=llama_arguments(resolved.request, context, resolved.slots),
         host=Host(memory_bytes=_host_memory(resolved, context)),
+        model_file=served_file(resolved.request),
     )
 
 

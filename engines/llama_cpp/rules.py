@@ -18,9 +18,7 @@ from engines.rules.included import stages
 def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> Iterator[Finding]:
     """Findings about what is asked for, whatever the memory."""
     yield from _format(model)
-    if request.nodes > 1:
-        fix = "Use one node, or vLLM over several."
-        yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
+    yield from check_node(request)
     dtype = request.kv_cache_dtype
     if dtype is not None and dtype not in CACHE_BYTES:
         expected = ", ".join(CACHE_BYTES)
@@ -32,6 +30,13 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
         yield unknown("model_not_known", message, "Measure it on the machine itself.")
     if weights is None:
         yield unknown("weights_not_known", f"The size of {model.name} is not known.", "Name a lock file.")
+
+
+def check_node(request: FitRequest) -> Iterator[Finding]:
+    """A server over several nodes."""
+    if request.nodes > 1:
+        fix = "Use one node, or vLLM over several."
+        yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
 
 
 def _format(model: ModelSpec) -> Iterator[Finding]:

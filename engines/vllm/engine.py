@@ -9,7 +9,8 @@ from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
-from engines.plan import Plan, Problem
+from engines.finding import Finding, rejected, unknown
+from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
@@ -61,25 +62,24 @@ class Vllm:
         return vllm_compatibility(version, driver, gpu)
 
     def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
+        known = replace(request, weights_bytes=request.weights_bytes or model.staged_bytes)
         if model.is_gguf:
-            problem = Problem("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
-            return plan_unknown_model(request, problem, verdict="rejected")
+            why = rejected("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
+            return plan_unknown_model(known, why)
         if request.gpu is None:
-            problem = Problem("gpu_needed", "vLLM serves from GPUs: none is given.", "Name a GPU.")
-            return plan_unknown_model(request, problem, verdict="rejected")
+            fix = "Name one (nodes.gpu and nodes.gpus_per_node of a stack)."
+            return plan_unknown_model(known, rejected("gpu_needed", "vLLM serves from GPUs, and no GPU is given.", fix))
         gpu = find_gpu(request.gpu)
         if gpu.compute_capability is None:
             text = (
                 f"What vLLM takes on {gpu.title} is not known: its memory was compared with public logs of CUDA only."
             )
-            problem = Problem("gpu_vendor_not_known", text, "Measure it on the machine itself.")
-            return plan_unknown_model(
-                replace(request, weights_bytes=request.weights_bytes or model.staged_bytes), problem
-            )
+            why = unknown("gpu_vendor_not_known", text, "Measure it on the machine itself.")
+            return plan_unknown_model(known, why)
         return plan_vllm(resolve(request, model, gpu))
 
-    def plan_unknown_model(self, request: FitRequest, problem: Problem) -> Plan:
-        return plan_unknown_model(request, problem)
+    def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
+        return plan_unknown_model(request, why)
 
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         return explain_vllm(request, model, plan)

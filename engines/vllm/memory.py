@@ -60,6 +60,12 @@ class Memory:
         worst, likely = self.blocks(worst=True), self.blocks(worst=False)
         return pool.reported_tokens(worst, context), pool.reported_tokens(likely, context)
 
+    def max_concurrency(self, context: int) -> tuple[float, float]:
+        """Requests of that context that the cache holds at once, to two decimals as the engine prints it: [worst,
+        likely]."""
+        needed = self.stages[0].pool.blocks_of_request(context)
+        return round(self.blocks(worst=True) / needed, 2), round(self.blocks(worst=False) / needed, 2)
+
     def longest(self, *, worst: bool) -> int:
         """Tokens of the longest request that fits."""
         return min(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engines.finding import Finding
 from engines.logistics import load_seconds, with_logistics
-from engines.plan import Host, PerGpu, Plan, Problem, Verdict
+from engines.plan import Host, PerGpu, Plan, Pods
 from engines.request import FitRequest
+from engines.rules.arguments import check_arguments
+from engines.rules.deployment import check_volume_size, pods_of
 from engines.rules.host import check_disk, check_host, host_memory_bytes, shared_memory_bytes
 from engines.rules.included import check_included
+from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
 from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
+from engines.vllm.flags import FLAGS
 from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY
 from engines.vllm.memory import Memory, memory_of
-from engines.vllm.resolved_request import ResolvedRequest, resolve_layout
+from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
-from engines.vllm.rules.layout import check_layout, every_stage_grows
+from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows
 from engines.vllm.rules.memory import check_known, check_memory
 from engines.vllm.rules.release import check_engine
 from engines.vllm.rules.widths import check_widths
@@ -25,7 +31,7 @@ takes 8.3 minutes from cold, 4.4 of them loading."""
 
 
 def plan_vllm(resolved: ResolvedRequest) -> Plan:
-    """The plan of a resolved. A problem has no fix yet where something that works has to be looked for."""
+    """The plan of a resolved request. A problem has no fix yet where something that works has to be looked for."""
     request, memory = resolved.request, _memory(resolved)
     context = _context(resolved, memory)
     weights = request.weights_bytes or resolved.model.staged_bytes
@@ -40,10 +46,38 @@ def plan_vllm(resolved: ResolvedRequest) -> Plan:
     ]
     if memory is not None:
         findings += check_memory(resolved, memory, context)
-    if weights is not None:
-        findings += check_disk(request, weights)
-        findings += check_host(request, _gpus_in_pod(resolved), load_seconds(request, weights, _START_SECONDS))
+    findings += _check_machine(request, resolved.pods, weights)
     return with_logistics(_plan(resolved, findings, memory, context), request, weights, _START_SECONDS)
+
+
+def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
+    """The plan of a model that the planner does not know, or that vLLM cannot serve: what the request says, and nothing
+    of its memory."""
+    layout = resolve_layout(request)
+    pods = pods_of(layout.gpus, request.gpus_per_node) if request.gpu else Pods()
+    findings = [why, *check_unused(request, MISSING_SETTINGS), *check_arguments(FLAGS, request.extra_args)]
+    findings += check_size(layout, request) if request.gpu else ()
+    findings += _check_machine(request, pods, request.weights_bytes)
+    plan = Plan(
+        verdict=judge(findings, tight=False),
+        problems=problems_of(findings),
+        warnings=warnings_of(findings),
+        layout=layout,
+        pods=pods,
+        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
+        context=request.max_model_len,
+        engine_args=requested_arguments(request, layout),
+        host=_host(request, pods),
+    )
+    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
+
+
+def _check_machine(request: FitRequest, pods: Pods, weights: int | None) -> Iterator[Finding]:
+    """Findings about disk, host memory and time to start."""
+    yield from check_volume_size(request, weights)
+    if weights is not None:
+        yield from check_disk(request, weights)
+        yield from check_host(request, pods.gpus_per_pod, load_seconds(request, weights, _START_SECONDS))
 
 
 def _memory(resolved: ResolvedRequest) -> Memory | None:
@@ -69,19 +103,23 @@ def _context(resolved: ResolvedRequest, memory: Memory | None) -> int:
 
 
 def _plan(resolved: ResolvedRequest, findings: list[Finding], memory: Memory | None, context: int) -> Plan:
+    request = resolved.request
     tight = memory is not None and memory.longest(worst=True) < context
     return Plan(
         verdict=judge(findings, tight=tight),
         problems=problems_of(findings),
         warnings=warnings_of(findings),
         layout=resolved.layout,
+        pods=resolved.pods,
         per_gpu=memory.per_gpu() if memory else None,
         kv_tokens=memory.reported_tokens(context) if memory else None,
+        context=context or None,
+        max_concurrency=memory.max_concurrency(context) if memory and context else None,
         max_context=_max_context(resolved, memory),
         engine_args=vllm_arguments(resolved, context),
         engine_env=vllm_environment(resolved),
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
-        host=_host(resolved),
+        host=_host(request, resolved.pods, resolved.compatibility.masked_directory),
         attention_backend=resolved.backend.name if resolved.backend else None,
         kv_block_tokens=memory.fullest.pool.block_tokens if memory else None,
     )
@@ -94,29 +132,10 @@ def _max_context(resolved: ResolvedRequest, memory: Memory | None) -> int | None
     return min(resolved.model.shape.max_context or longest, longest)
 
 
-def plan_unknown_model(request: FitRequest, problem: Problem, *, verdict: Verdict = "unknown") -> Plan:
-    """The plan of a model that the planner does not know, or that vLLM cannot serve: what the request says, and nothing
-    of its memory."""
-    layout = resolve_layout(request)
-    gpus = min(layout.gpus, request.gpus_per_node) if request.gpu else 0
-    shared = shared_memory_bytes(gpus) if request.shared_memory_bytes is None else request.shared_memory_bytes
-    plan = Plan(
-        verdict=verdict,
-        problems=(problem,),
-        layout=layout,
-        per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
-        engine_args=requested_arguments(request, layout),
-        host=Host(shared, host_memory_bytes(gpus, shared) if gpus else None),
-    )
-    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
-
-
-def _host(resolved: ResolvedRequest) -> Host:
-    gpus, shared = _gpus_in_pod(resolved), resolved.request.shared_memory_bytes
+def _host(request: FitRequest, pods: Pods, masked_directory: str | None = None) -> Host:
+    """What a pod needs beside its GPUs; nothing is known of a pod without any."""
+    shared = request.shared_memory_bytes
     if shared is None:
-        shared = shared_memory_bytes(gpus)
-    return Host(shared, host_memory_bytes(gpus, shared), resolved.compatibility.masked_directory)
-
-
-def _gpus_in_pod(resolved: ResolvedRequest) -> int:
-    return min(resolved.layout.gpus, resolved.request.gpus_per_node)
+        shared = shared_memory_bytes(pods.gpus_per_pod)
+    memory = host_memory_bytes(pods.gpus_per_pod, shared) if pods.gpus_per_pod else None
+    return Host(shared, memory, masked_directory)

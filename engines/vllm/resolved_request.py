@@ -9,14 +9,15 @@ from config.catalogue import Gpu, engines, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.engine_name import EngineName
-from engines.plan import Layout
+from engines.plan import Layout, Pods
 from engines.request import FitRequest
+from engines.rules.deployment import pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.versions import Version
 from engines.vllm.attention_backend import Backend, attention_backend
 from engines.vllm.kv_cache import is_fp8
 
-MISSING_SETTINGS = frozenset({"expert_offload"})
+MISSING_SETTINGS = frozenset({"expert_offload", "model_file"})
 """Fields of the request that vLLM has no setting for."""
 
 SPARSE_BATCHED_TOKENS = 8192
@@ -76,6 +77,11 @@ class ResolvedRequest:
         if not isinstance(attention, LatentAttention) or attention.indexer is None:
             return False
         return is_fp8(self.kv_cache_dtype) and attention.heads // self.layout.tp < 32
+
+    @property
+    def pods(self) -> Pods:
+        """How the server is divided over pods."""
+        return pods_of(self.layout.gpus, self.request.gpus_per_node)
 
     @property
     def gpus_present(self) -> int:

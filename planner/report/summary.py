@@ -112,17 +112,11 @@ def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     if request.available_kv_gib is not None and plan.kv_block_tokens is not None:
         cache += f", in blocks of {plan.kv_block_tokens} ({plan.attention_backend})"
     yield "KV cache", cache
-    context = request.max_model_len or plan.max_context
-    if context and worst:
-        yield "context", f"{_requests(request, context, worst)}; the longest that surely fits is {plan.max_context:,}"
-
-
-def _requests(request: FitRequest, context: int, tokens: int) -> str:
-    """What the context serves. That of llama.cpp is divided among its slots, whatever room is left beside it."""
-    if "tensor_parallel" in engine_of(request.engine).missing_settings:
-        slots = request.max_num_seqs or 1
-        return f"{context:,}" if slots == 1 else f"{context:,} over {slots} slots, {context // slots:,} each"
-    return f"{context:,}, {tokens / context:.1f} such requests at a time"
+    if plan.context and plan.max_concurrency and worst:
+        low, high = plan.max_concurrency
+        concurrency = f"{low:.1f} to {high:.1f}" if low != high else f"{low:g}"
+        longest = f"the longest that surely fits is {plan.max_context:,}"
+        yield "context", f"{plan.context:,} tokens per request, maximum concurrency {concurrency}; {longest}"
 
 
 def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
@@ -132,7 +126,8 @@ def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.download_seconds is not None and plan.load_seconds is not None:
         parts.append(f"download {duration(plan.download_seconds)}, load {duration(plan.load_seconds)}")
     if plan.cost_per_hour_usd is not None:
-        more = f" for all {request.paid_nodes} nodes" if request.paid_nodes not in (None, request.nodes) else ""
+        nodes = request.deployment.nodes if request.deployment else request.nodes
+        more = f" for all {nodes} nodes" if nodes != request.nodes else ""
         parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
     if parts:
         yield "logistics", "; ".join(parts)

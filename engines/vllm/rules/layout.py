@@ -7,6 +7,9 @@ from math import ceil
 
 from config.checkpoint.shape import GroupedAttention
 from engines.finding import Finding, rejected, unknown, warning
+from engines.plan import Layout
+from engines.request import FitRequest
+from engines.rules.deployment import check_pods
 from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.sharding import stage_layers
 
@@ -16,15 +19,16 @@ _VOCABULARY_PADDING = 64
 
 def check_layout(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the sizes of the parallel groups."""
-    yield from _size(resolved)
+    yield from check_size(resolved.layout, resolved.request)
     yield from _tensor(resolved)
     yield from _pipeline(resolved)
     yield from _context(resolved)
     yield from _experts(resolved)
 
 
-def _size(resolved: ResolvedRequest) -> Iterator[Finding]:
-    layout, present, request = resolved.layout, resolved.gpus_present, resolved.request
+def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
+    """Findings about the GPUs that a layout takes of those given, and about the nodes that share them."""
+    present = request.nodes * request.gpus_per_node
     product = f"tensor_parallel {layout.tp} x pipeline_parallel {layout.pp} x data_parallel {layout.dp}"
     if layout.gpus > present:
         yield rejected(
@@ -34,6 +38,7 @@ def _size(resolved: ResolvedRequest) -> Iterator[Finding]:
         )
     if layout.gpus < present:
         yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs given; the others stay idle.")
+    yield from check_pods(request, layout.gpus)
 
 
 def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -52,10 +57,12 @@ def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"tensor_parallel {tp} does not divide the vocabulary of {padded} tokens, padded as vLLM does.",
             "Use a power of two.",
         )
-    if tp > resolved.request.gpus_per_node and resolved.request.fabric != "infiniband":
+    pods = resolved.pods
+    spans_nodes = pods.nodes_per_server > 1 and pods.gpus_per_pod % tp > 0
+    if spans_nodes and resolved.request.fabric != "infiniband":
         yield warning(
             "tensor_parallel_across_nodes",
-            f"tensor_parallel {tp} spans nodes of {resolved.request.gpus_per_node} GPUs: every layer waits for the "
+            f"tensor_parallel {tp} spans nodes with {pods.gpus_per_pod} GPUs each: every layer waits for the "
             "network. Pipeline parallelism between nodes needs far less of it.",
         )
 
@@ -76,15 +83,12 @@ def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout.",
             "Use fewer stages.",
         )
-    if (
-        resolved.request.nodes > 1
-        and resolved.layout.gpus > resolved.request.gpus_per_node
-        and resolved.request.fabric in (None, "none")
-    ):
+    nodes = resolved.pods.nodes_per_server
+    if nodes > 1 and resolved.request.fabric in (None, "none"):
         known = "is not stated" if resolved.request.fabric is None else "is none"
         yield warning(
             "no_fast_fabric",
-            f"The model spans {resolved.request.nodes} nodes and their fabric {known}: over plain TCP every token "
+            f"The model spans {nodes} nodes and their fabric {known}: over plain TCP every token "
             "waits. State InfiniBand or EFA.",
         )
 

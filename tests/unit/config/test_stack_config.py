@@ -302,7 +302,6 @@ def test_contradictions_come_with_the_faults_of_other_objects() -> None:
         "heavylift:stage",
         "heavylift:nodes.gpu",
         "heavylift:weights.kind",
-        "heavylift:engine",
     ]
 
 
@@ -342,15 +341,6 @@ def test_a_long_value_is_cut_in_the_message() -> None:
             {"nodes": {"names": ["a", "b"], "gpu": "h200", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
             "heavylift:weights.kind: 'local' with 2 nodes: expected one name in nodes.names, since its claim ties "
             "every pod to one node; use host-path for several",
-        ),
-        (
-            {"nodes": {"names": ["a"], "nvme_path": "/mnt/nvme"}},
-            "heavylift:engine.name: 'vllm' needs GPUs: expected nodes.gpu and nodes.gpus_per_node",
-        ),
-        (
-            {"nodes": {"names": ["a"], "gpu": "h200", "gpus_per_node": 4, "nvme_path": "/mnt/nvme"}},
-            "heavylift:engine: tensor_parallel x pipeline_parallel x data_parallel x replicas is 8: expected at most "
-            "the 4 GPUs of heavylift:nodes",
         ),
         (
             {

@@ -68,9 +68,6 @@ def test_no_code_outside_an_engines_folder_spells_an_engine() -> None:
 def test_only_the_registry_and_the_default_of_a_request_name_a_single_engine() -> None:
     named = {str(file.relative_to(_PROGRAM)) for file in _outside_the_folders() if _named_members(file)}
     assert named == {
-        "components/pods/serving.py",
-        "config/stack/sections.py",
-        "config/stack/served_file.py",
         "engines/registry.py",
         "engines/request.py",
     }

@@ -189,8 +189,9 @@ def test_what_the_readme_quotes_is_what_the_planner_prints(capsys: pytest.Captur
 
 
 def test_the_context_of_llama_cpp_is_divided_among_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
+    """The stack says 98,304 tokens for 8 slots."""
     main(("fit", "--stack", "h200-gguf"))
-    assert "98,304 over 8 slots, 12,288 each; the longest" in capsys.readouterr().out
+    assert "12,288 tokens per request, maximum concurrency 8; the longest" in capsys.readouterr().out
 
 
 def test_explain_has_a_formula_and_a_source_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,3 +146,31 @@ def test_a_pool_of_alike_layers_is_a_capacity() -> None:
     assert pool.uniform
     assert pool.reported_tokens(10, 7) == 160
     assert not replace(pool, fixed_blocks=1).uniform
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "printed"),
+    [
+        (
+            "minimax-m2.5",
+            {"gpus_per_node": 4, "available_kv_gib": 18.16, "max_model_len": 128_000, "max_num_seqs": 10},
+            2.4,
+        ),
+        ("qwen3.5-35b-a3b", {"gpus_per_node": 1, "available_kv_gib": 18.64, "max_model_len": 131_072}, 7.06),
+    ],
+)
+def test_the_maximum_concurrency_is_the_one_that_logs_print(
+    model: str, settings: dict[str, Any], printed: float
+) -> None:
+    """Logs `h` and `k` of config/data/ground_truth.json: cache, context and 'Maximum concurrency'."""
+    planned = plan(model, "h100", **settings)
+    assert planned.context == settings["max_model_len"]
+    assert planned.max_concurrency == pytest.approx((printed, printed), rel=0.005)
+
+
+def test_half_the_context_is_served_to_twice_as_many() -> None:
+    whole, half = plan("kimi-k2.5", max_model_len=262_144), plan("kimi-k2.5", max_model_len=131_072)
+    assert (whole.context, half.context) == (262_144, 131_072)
+    assert whole.max_concurrency is not None
+    assert half.max_concurrency == pytest.approx([2 * requests for requests in whole.max_concurrency], rel=0.01)
+    assert whole.max_context == half.max_context

@@ -153,9 +153,11 @@ def test_cost_is_a_stated_rate_or_a_dated_price() -> None:
 def test_the_plan_has_exactly_the_documented_keys() -> None:
     planned = plan("kimi-k2.5").as_dict()
     assert list(planned) == [
-        "verdict", "problems", "warnings", "layout", "per_gpu", "kv_tokens", "max_context", "weights_bytes",
-        "disk_bytes", "download_seconds", "load_seconds", "cost_per_hour_usd", "engine_args", "engine_env",
+        "verdict", "problems", "warnings", "layout", "pods", "per_gpu", "kv_tokens", "context",
+        "max_concurrency", "max_context", "weights_bytes", "disk_bytes", "download_seconds", "load_seconds",
+        "cost_per_hour_usd", "engine_args", "engine_env",
     ]  # fmt: skip
+    assert list(planned["pods"]) == ["gpus_per_pod", "pods_per_server", "nodes_per_server"]
     assert list(planned["layout"]) == ["tp", "pp", "dp", "ep", "dcp"]
     assert list(planned["per_gpu"]) == ["budget_gib", "weights_gib", "overhead_gib", "kv_gib", "kv_bytes_per_token"]
     assert list(plan("kimi-k2.5", gpus_per_node=4).as_dict()["problems"][0]) == ["code", "message", "fix"]

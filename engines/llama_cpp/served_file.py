@@ -1,0 +1,58 @@
+"""Which of a repository's GGUF files llama.cpp serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from config.catalogue import NotInCatalogueError, find_checkpoint
+from config.checkpoint.gguf_header import shard_of
+from engines.finding import Finding, rejected
+from engines.request import FitRequest
+
+
+def served_file(request: FitRequest) -> str | None:
+    """The file to serve: the stack's own word, the only model among the locked or included files, or the catalogue's.
+
+    Shards are one model, of which the server wants the first. `None`: the choice is not one model.
+    """
+    if request.model_file is not None:
+        return request.model_file
+    models = _models(_files(request))
+    return models[0] if len(models) == 1 else _in_catalogue(request.model, request.include)
+
+
+def check_served_file(request: FitRequest) -> Iterator[Finding]:
+    """A stack that does not say which file to serve."""
+    if request.deployment is not None and served_file(request) is None:
+        models = ", ".join(_models(_files(request))) or "none"
+        yield rejected(
+            "model_file_not_known",
+            f"Which GGUF file to serve is not known: among the staged files {models} is named.",
+            "Set engine.model_file to the GGUF file to serve, or to the first of its shards.",
+        )
+
+
+def _files(request: FitRequest) -> Sequence[str]:
+    deployment = request.deployment
+    return request.include if deployment is None or deployment.locked_files is None else deployment.locked_files
+
+
+def _models(files: Sequence[str]) -> list[str]:
+    return [file for file in files if file.endswith(".gguf") and not _names_no_model(file)]
+
+
+def _names_no_model(file: str) -> bool:
+    is_pattern = any(character in file for character in "*?[")
+    return is_pattern or shard_of(file)[0] > 1
+
+
+def _in_catalogue(name: str, patterns: tuple[str, ...]) -> str | None:
+    """The first shard of a known checkpoint, or of the quantisation of a repository that one of the patterns names."""
+    try:
+        _, checkpoint = find_checkpoint(name, patterns)
+    except NotInCatalogueError:
+        return None
+    gguf = checkpoint.gguf
+    if gguf and (name == checkpoint.name or any(gguf.quantization in pattern for pattern in patterns)):
+        return gguf.first_shard
+    return None

@@ -1,0 +1,63 @@
+"""What a stack needs to be deployed as planned: pods that share the nodes evenly, enough nodes, a volume's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from engines.finding import Finding, rejected
+from engines.plan import Pods
+from engines.request import FitRequest
+
+
+def pods_of(gpus: int, gpus_per_node: int) -> Pods:
+    """The pods of a server that takes so many GPUs: on as few nodes as hold them, with as many GPUs on each.
+
+    A number of GPUs that the nodes cannot share evenly is `check_pods`' to refuse.
+    """
+    nodes = max(1, ceil(gpus / gpus_per_node)) if gpus else 1
+    return Pods(gpus_per_pod=gpus // nodes, pods_per_server=nodes, nodes_per_server=nodes)
+
+
+def check_pods(request: FitRequest, gpus: int) -> Iterator[Finding]:
+    """Findings about a server of so many GPUs on the nodes given, one pod on each node that it takes."""
+    if gpus > request.nodes * request.gpus_per_node:
+        return
+    pods = pods_of(gpus, request.gpus_per_node)
+    if gpus % pods.pods_per_server:
+        yield rejected(
+            "layout_not_even",
+            f"The layout takes {gpus} GPUs, which {pods.nodes_per_server} nodes of {request.gpus_per_node} cannot "
+            f"share evenly: expected a multiple of {pods.nodes_per_server}.",
+        )
+    deployment = request.deployment
+    if deployment is not None and pods.nodes_per_server * deployment.replicas > deployment.nodes:
+        needed = pods.nodes_per_server * deployment.replicas
+        yield rejected(
+            "too_few_nodes",
+            f"The stack has {_nodes(deployment.nodes)}; {deployment.replicas} servers of "
+            f"{_nodes(pods.nodes_per_server)} each take {needed}.",
+            f"Name {needed} nodes in nodes.names, or lower engine.replicas.",
+        )
+
+
+def check_volume_size(request: FitRequest, weights: int | None) -> Iterator[Finding]:
+    """A volume that is made with a size, where neither a size nor the bytes to be staged are known."""
+    deployment = request.deployment
+    if weights is None and request.volume_bytes is None and deployment is not None and deployment.volume_has_size:
+        yield rejected(
+            "volume_size_not_known",
+            f"The bytes of {request.model} are not known, and the weights volume is made with a size.",
+            "Set weights.size to a size such as 400Gi, or stage.lock to a lock file.",
+        )
+
+
+def volume_bytes(request: FitRequest, needed: int | None) -> int | None:
+    """Bytes to ask for when the volume is made: the stack's own size, else what is needed; `None`: it has no size."""
+    if request.deployment is None or not request.deployment.volume_has_size:
+        return None
+    return needed if request.volume_bytes is None else request.volume_bytes
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,80 @@
+"""How a server is divided over pods and nodes, and what a stack cannot be deployed without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engines.plan import Plan, Pods
+from engines.request import Deployment
+from engines.rules.deployment import pods_of
+from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
+
+KIMI = {"model": "kimi-k2.5", "gpu": "h100"}
+
+
+def on_two_nodes(**settings: Any) -> Plan:
+    """Kimi-K2.5 on two nodes of eight H100, with NVLink within and InfiniBand between them."""
+    return plan("kimi-k2.5", "h100", nodes=2, fabric="infiniband", **settings)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "pods"),
+    [
+        (0, Pods(0, 1, 1)),
+        (1, Pods(1, 1, 1)),
+        (8, Pods(8, 1, 1)),
+        (12, Pods(6, 2, 2)),
+        (16, Pods(8, 2, 2)),
+        (24, Pods(8, 3, 3)),
+    ],
+)
+def test_a_server_takes_as_few_nodes_as_hold_it_and_as_many_gpus_of_each(gpus: int, pods: Pods) -> None:
+    assert pods_of(gpus, 8) == pods
+
+
+def test_a_layout_that_its_nodes_cannot_share_evenly_is_rejected_with_both_numbers() -> None:
+    rejected = on_two_nodes(tensor_parallel=1, pipeline_parallel=9)
+    assert "layout_not_even" in codes(rejected)
+    assert "takes 9 GPUs, which 2 nodes of 8 cannot share evenly: expected a multiple of 2" in texts(rejected)
+
+
+def test_memory_and_shared_memory_of_a_pod_are_those_of_its_own_gpus() -> None:
+    layout = on_two_nodes(tensor_parallel=4, pipeline_parallel=3)
+    assert layout.pods == Pods(gpus_per_pod=6, pods_per_server=2, nodes_per_server=2)
+    # 2 GiB of shared memory per GPU; 16 GiB for the server, 12 per GPU, and the shared memory.
+    assert layout.host.shared_memory_bytes == 6 * 2 * GIB
+    assert layout.host.memory_bytes == (16 + 6 * 12 + 6 * 2) * GIB
+
+
+def test_a_tensor_parallel_group_that_ends_on_another_node_is_said() -> None:
+    settings = {"nodes": 2, "fabric": "efa", "pipeline_parallel": 3}
+    assert "tensor_parallel_across_nodes" in warning_codes(plan("kimi-k2.5", "h100", tensor_parallel=4, **settings))
+    assert "tensor_parallel_across_nodes" not in warning_codes(plan("kimi-k2.5", "h100", nodes=2, fabric="efa"))
+
+
+@pytest.mark.parametrize("model", ["kimi-k2.5", "acme/tiny"])
+def test_more_servers_than_there_are_nodes_are_rejected_with_all_numbers(model: str) -> None:
+    deployment = Deployment(nodes=2, replicas=3, volume_has_size=False)
+    rejected = plan(model, "h200", deployment=deployment)
+    assert "too_few_nodes" in codes(rejected)
+    assert "The stack has 2 nodes; 3 servers of 1 node each take 3." in texts(rejected)
+    assert plan(model, "h200", deployment=Deployment(nodes=3, replicas=3)).verdict != "rejected" or model == "acme/tiny"
+
+
+def test_a_volume_whose_size_nobody_knows_is_rejected() -> None:
+    def of_unknown_size(**settings: Any) -> Plan:
+        return plan("acme/tiny", deployment=Deployment(nodes=1), **settings)
+
+    assert "volume_size_not_known" in codes(of_unknown_size())
+    assert of_unknown_size(volume_bytes=400 * GIB).volume_bytes == 400 * GIB
+    assert of_unknown_size(weights_bytes=10**9).volume_bytes == 2_100_000_000
+    assert plan("acme/tiny", deployment=Deployment(nodes=1, volume_has_size=False)).volume_bytes is None
+    assert codes(plan("acme/tiny")) == {"model_not_in_catalogue"}, "without a stack there is no volume"
+
+
+def test_what_does_not_depend_on_the_model_is_checked_for_a_model_that_is_not_known() -> None:
+    rejected = plan("acme/tiny", tensor_parallel=16, extra_args=("--no-such-flag",))
+    assert rejected.verdict == "rejected"
+    assert codes(rejected) == {"model_not_in_catalogue", "layout_exceeds_gpus", "argument_not_known"}
