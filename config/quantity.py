@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-GIB = 2**30
+from config.units import GIB
+
 _UNITS: dict[str, int] = {
     "": 1,
     **{unit: 1000**power for power, unit in enumerate(("k", "M", "G", "T", "P"), start=1)},

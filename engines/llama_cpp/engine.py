@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import Gpu, engines
+from config.catalogue import Gpu, engine_facts
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
@@ -40,11 +40,11 @@ class LlamaCpp:
 
     @property
     def default_version(self) -> str:
-        return str(engines()[self.name]["default_version"])
+        return engine_facts(self.name).default_version
 
     @property
     def default_image(self) -> str:
-        return str(engines()[self.name]["image"])
+        return engine_facts(self.name).image
 
     def reads(self, checkpoint_format: str) -> bool:
         return checkpoint_format == "gguf"

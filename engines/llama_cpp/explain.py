@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.checkpoint.model_spec import ModelSpec
-from config.quantity import GIB
+from config.units import GIB
 from engines.llama_cpp.memory import cache_bytes_per_token, device_need, gguf_request, planned_context
 from engines.plan import Plan
 from engines.request import FitRequest

@@ -14,7 +14,7 @@ from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.quantization import UNQUANTIZED
 from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 from config.checkpoint.tensors import derived_groups
-from config.quantity import GIB
+from config.units import GIB
 from engines.request import FitRequest
 
 _UBATCH = 512

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import Gpu, engines, find_gpu
+from config.catalogue import Gpu, engine_facts, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
-from config.quantity import GIB
+from config.units import GIB
 from engines.finding import Finding
 from engines.llama_cpp.flags import FLAGS
 from engines.llama_cpp.memory import (
@@ -91,7 +91,7 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     yield from check_unused(request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, request.extra_args)
     if request.gpu:
-        version = request.engine_version or engines()[EngineName.LLAMA_CPP]["default_version"]
+        version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
         yield from llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
     yield from check_pods(request, _gpus(request))
     yield from check_volume_size(request, weights)

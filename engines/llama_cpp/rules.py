@@ -8,7 +8,7 @@ from math import ceil
 
 from config.catalogue import Checkpoint, Gguf, Gpu
 from config.checkpoint.model_spec import ModelSpec
-from config.quantity import GIB
+from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
 from engines.llama_cpp.memory import CACHE_BYTES, GgufRequest, device_need
 from engines.request import FitRequest

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
-from config.catalogue import engine_flags
+from config.catalogue import EngineFlags, engine_flags
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, warning
 
@@ -41,7 +40,7 @@ def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Find
 def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     known = engine_flags(rules.engine)
     # A switch `--x` may be turned off by `--no-x`, and a nested value set by `--x.key`.
-    flag = known.get("short_forms", {}).get(given, given).split(".", 1)[0]
+    flag = known.short_forms.get(given, given).split(".", 1)[0]
     positive = flag.replace("--no-", "--", 1)
     if flag in rules.of_the_server:
         yield rejected("argument_of_the_server", f"{given} is set by the server that is deployed.", "Remove it.")
@@ -53,19 +52,19 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     elif positive in rules.of_the_plan:
         text = f"{given} is set by the plan; given as an extra argument the plan would not know it."
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
-    elif flag not in known["flags"] and positive not in known["flags"]:
+    elif flag not in known.flags and positive not in known.flags:
         yield _not_known(rules.engine, known, given, flag)
 
 
-def _not_known(engine: EngineName, known: dict[str, Any], given: str, flag: str) -> Finding:
-    gone = known.get("removed", {}).get(flag.replace("--no-", "--", 1))
+def _not_known(engine: EngineName, known: EngineFlags, given: str, flag: str) -> Finding:
+    gone = known.removed.get(flag.replace("--no-", "--", 1))
     if gone:
-        return rejected("argument_gone", f"{given} is {gone} in {engine} {known['version']}.", "Remove it.")
-    if not known["complete"]:
+        return rejected("argument_gone", f"{given} is {gone} in {engine} {known.version}.", "Remove it.")
+    if not known.complete:
         return warning("argument_not_checked", f"{given} is not among the flags of {engine} that are listed here.")
-    close = get_close_matches(flag, known["flags"], n=2, cutoff=0.6)
+    close = get_close_matches(flag, known.flags, n=2, cutoff=0.6)
     fix = f"Did you mean {' or '.join(close)}?" if close else "Remove it."
-    return rejected("argument_not_known", f"{given} is not a flag of {engine} {known['version']}.", fix)
+    return rejected("argument_not_known", f"{given} is not a flag of {engine} {known.version}.", fix)
 
 
 def _is_number(text: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
-from config.catalogue import Gpu, VendorName, engines
+from config.catalogue import CudaCompatibility, EngineImage, Gpu, VendorName, cuda_of_drivers, engine_facts
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, warning
 from engines.versions import Version
@@ -27,7 +27,7 @@ class Compatibility:
     environment: tuple[tuple[str, str], ...] = ()
 
 
-def driver_compatibility(image: dict[str, Any] | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
+def driver_compatibility(image: EngineImage | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
     """What follows from the nodes' driver and the image of a release; `engine` names both, such as `vLLM 0.33.0`."""
     match gpu.vendor.name:
         case VendorName.NVIDIA:
@@ -41,54 +41,53 @@ def driver_compatibility(image: dict[str, Any] | None, engine: str, driver: str 
             assert_never(gpu.vendor.name)
 
 
-def _cuda_compatibility(image: dict[str, Any] | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
+def _cuda_compatibility(image: EngineImage | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
     if image is None:
         text = f"Which CUDA the image of {engine} carries is not known: nothing is done about the driver."
         return Compatibility((warning("image_cuda_not_known", text),))
     if driver is None:
-        text = f"No driver version is stated: whether it goes with the image's CUDA {image['cuda']} is not checked."
+        text = f"No driver version is stated: whether it goes with the image's CUDA {image.cuda} is not checked."
         return Compatibility((warning("driver_not_known", text),))
     cuda = _driver_cuda(driver)
     if cuda is None:
         text = f"The CUDA of driver {driver!r} is not known: nothing is done about it."
         return Compatibility((warning("driver_not_known", text),))
-    if cuda >= _pair(image["cuda"]):
-        return Compatibility(masked_directory=image["directory"] if image["compat"] == "baked" else None)
-    if image["compat"] == "baked":
+    if cuda >= _pair(image.cuda):
+        return Compatibility(masked_directory=image.directory if image.compat is CudaCompatibility.BAKED else None)
+    if image.compat is CudaCompatibility.BAKED:
         return Compatibility()
     if gpu.data_center:
         return _forward(image, driver, cuda)
     finding = rejected(
         "driver_too_old",
-        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}, and forward compatibility "
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image.cuda}, and forward compatibility "
         f"is for data-centre GPUs only, which {gpu.title} is not.",
         "Update the driver, or use an image with an older CUDA.",
     )
     return Compatibility((finding,))
 
 
-def _forward(image: dict[str, Any], driver: str, cuda: tuple[int, int]) -> Compatibility:
+def _forward(image: EngineImage, driver: str, cuda: tuple[int, int]) -> Compatibility:
     """Forward compatibility: behind a switch of the image, or brought in by the container toolkit by itself."""
-    if image["compat"] == "switch":
-        return Compatibility(environment=((image["variable"], "1"),))
+    if image.variable is not None:
+        return Compatibility(environment=((image.variable, "1"),))
     text = (
-        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image['cuda']}: the nodes' NVIDIA "
+        f"Driver {driver} brings CUDA {cuda[0]}.{cuda[1]}, the image needs {image.cuda}: the nodes' NVIDIA "
         "container toolkit must support forward compatibility."
     )
     return Compatibility((warning("driver_older_than_image", text),))
 
 
-def image_of(engine: EngineName, version: str, read: Callable[[str], Version]) -> dict[str, Any] | None:
+def image_of(engine: EngineName, version: str, read: Callable[[str], Version]) -> EngineImage | None:
     """What the catalogue knows of the image of a release; `read` orders the engine's versions, or raises ValueError."""
-    for image in engines()[engine]["images"]:
-        first, last = image["versions"]
+    for image in engine_facts(engine).images:
+        first, last = image.versions
         try:
             is_of_it = read(first) <= read(version) <= read(last)
         except ValueError:
             return None
         if is_of_it:
-            found: dict[str, Any] = image
-            return found
+            return image
     return None
 
 
@@ -97,9 +96,9 @@ def _driver_cuda(driver: str) -> tuple[int, int] | None:
     branch = driver.split(".", 1)[0]
     if not branch.isdecimal():
         return None
-    known: dict[str, str] = engines()["drivers"]
-    older = [int(name) for name in known if int(name) <= int(branch)]
-    return _pair(known[str(max(older))]) if older else None
+    known = cuda_of_drivers()
+    older = [each for each in known if each <= int(branch)]
+    return _pair(known[max(older)]) if older else None
 
 
 def _pair(version: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from config.quantity import GIB
+from config.units import GIB
 from engines.finding import Finding, rejected, warning
 from engines.request import FitRequest
 

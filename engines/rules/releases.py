@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from config.catalogue import rules
+from config.catalogue import release_ranges
 from engines.finding import Finding, rejected, unknown, warning
 from engines.versions import Version
 
@@ -30,15 +30,15 @@ class ReleaseRule:
 
 def release_rule(name: str, version: Version) -> ReleaseRule:
     """Where a release stands towards a rule. A rule that no release is known to be free of holds for all."""
-    rule = rules()[name]
-    works = rule["works_since"]
+    rule = release_ranges()[name]
+    works, fails = rule.works_since, rule.fails_through
     if works is None:
-        text = f"no vLLM release is known to serve it; {rule['fails_through']} is known to fail ({rule['source']})"
+        text = f"no vLLM release is known to serve it; {fails} is known to fail ({rule.source})"
         return ReleaseRule(Standing.FAILS, text)
-    text = f"vLLM {rule['fails_through']} is known to fail, {works} to work ({rule['source']})"
+    text = f"vLLM {fails} is known to fail, {works} to work ({rule.source})"
     if version >= Version.parse(works):
         return ReleaseRule(Standing.WORKS, text)
-    if version <= Version.parse(rule["fails_through"]):
+    if version <= Version.parse(fails):
         return ReleaseRule(Standing.FAILS, text)
     return ReleaseRule(Standing.UNDETERMINED, text)
 

@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any
 
-from config.catalogue import find_checkpoint, find_gpu, ground_truth, overheads
+from config.catalogue import Log, Profile, find_checkpoint, find_gpu, ground_truth, overheads
 from config.checkpoint.shape import read_shape
-from config.quantity import GIB
+from config.units import GIB
 from engines.versions import Version
 from engines.vllm.overhead import Workload, overhead
-
-_PROFILES_ENGINE = "0.19.0"
-_PROFILES_TOKENS = 8192
-_PROFILES_SEQUENCES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +33,30 @@ class Observation:
 def observations() -> tuple[Observation, ...]:
     """Every log and profile from which the overhead of a GPU follows."""
     truth = ground_truth()
-    logs = [_of_log(log) for log in truth["logs"] if {"util", "weights_gib", "kv_gib"} <= log.keys()]
-    return (*logs, *(_of_profile(profile) for profile in truth["profiles"]))
+    logs = [_of_log(log) for log in truth.logs]
+    return (*filter(None, logs), *map(_of_profile, truth.profiles))
 
 
 def ratios(measured: Iterable[Observation]) -> tuple[float, float]:
     """The low and high ratio that span the observations, with the margin, to two decimals outwards."""
     found = [observation.ratio for observation in measured]
-    margin = overheads()["margin"]
+    margin = overheads().margin
     return floor((min(found) - margin) * 100) / 100, ceil((max(found) + margin) * 100) / 100
 
 
-def _of_log(log: dict[str, Any]) -> Observation:
-    shape = read_shape(find_checkpoint(log["checkpoint"])[0].config)
-    block_fp8 = find_checkpoint(log["checkpoint"])[1].format == "fp8"
+def _of_log(log: Log) -> Observation | None:
+    """`None` where the log does not show what the overhead is the rest of.
+
+    Batched tokens and sequences that it does not show are taken to be those of the profiles.
+    """
+    if log.util is None or log.kv_gib is None or log.tp is None or not isinstance(log.weights_gib, float):
+        return None
+    truth = ground_truth()
+    model, checkpoint = find_checkpoint(log.checkpoint)
+    shape = read_shape(model.config)
     experts = shape.experts
     workload = Workload(
-        tp=log["tp"],
+        tp=log.tp,
         pp=1,
         dp=1,
         expert_parallel=False,
@@ -64,48 +66,43 @@ def _of_log(log: dict[str, Any]) -> Observation:
         vocabulary=shape.vocabulary,
         experts_active=experts.active if experts else 0,
         expert_width=experts.width if experts else 0,
-        experts_local=experts.count if experts and block_fp8 else 0,
+        experts_local=experts.count if experts and checkpoint.format == "fp8" else 0,
         vision=shape.vision is not None,
-        batched_tokens=log.get("max_num_batched_tokens", _PROFILES_TOKENS),
-        sequences=log.get("max_num_seqs", _PROFILES_SEQUENCES),
+        batched_tokens=log.max_num_batched_tokens or truth.profiles_batched_tokens,
+        sequences=log.max_num_seqs or truth.profiles_sequences,
     )
-    version = Version.parse(log["engine"].removeprefix("vLLM ").removesuffix(" series"))
+    version = Version.parse((log.engine or "").removeprefix("vLLM ").removesuffix(" series"))
     modelled = overhead(workload, version, 0.0)
+    # The budget as the log prints it, or the GPU's memory times the utilisation.
+    budget = log.budget_gib or (find_gpu(log.gpu or "").torch_gib or 0.0) * log.util
     return Observation(
-        name=f"log {log['id']}: {log['model']}, TP{log['tp']}",
-        measured=_budget_gib(log) - log["weights_gib"] - log["kv_gib"],
+        name=f"log {log.id}: {log.model}, TP{log.tp}",
+        measured=budget - log.weights_gib - log.kv_gib,
         modelled=(modelled.base + modelled.graphs_low) / GIB,
     )
 
 
-def _budget_gib(log: dict[str, Any]) -> float:
-    """As the log prints it, or the GPU's memory times the utilisation."""
-    if "budget_gib" in log:
-        return float(log["budget_gib"])
-    return float((find_gpu(log["gpu"]).torch_gib or 0.0) * log["util"])
-
-
-def _of_profile(profile: dict[str, Any]) -> Observation:
-    experts = profile.get("experts") or {"active": 0, "width": 0}
+def _of_profile(profile: Profile) -> Observation:
+    truth, experts = ground_truth(), profile.experts
     workload = Workload(
-        tp=profile["tp"],
-        pp=profile["pp"],
+        tp=profile.tp,
+        pp=profile.pp,
         dp=1,
         expert_parallel=False,
-        last_stage=profile["last_stage"],
-        hidden=profile["hidden"],
-        dense_width=profile["dense_width"],
-        vocabulary=profile["vocabulary"],
-        experts_active=experts["active"],
-        expert_width=experts["width"],
+        last_stage=profile.last_stage,
+        hidden=profile.hidden,
+        dense_width=profile.dense_width,
+        vocabulary=profile.vocabulary,
+        experts_active=experts.active if experts else 0,
+        expert_width=experts.width if experts else 0,
         experts_local=0,
-        vision=profile["vision"],
-        batched_tokens=_PROFILES_TOKENS,
-        sequences=_PROFILES_SEQUENCES,
+        vision=profile.vision,
+        batched_tokens=truth.profiles_batched_tokens,
+        sequences=truth.profiles_sequences,
     )
-    stage = "" if profile["last_stage"] else ", first stage"
+    stage = "" if profile.last_stage else ", first stage"
     return Observation(
-        name=f"{profile['model']}, TP{profile['tp']} PP{profile['pp']}{stage}",
-        measured=profile["activation_gib"] + profile["non_torch_gib"],
-        modelled=overhead(workload, Version.parse(_PROFILES_ENGINE), 0.0).base / GIB,
+        name=f"{profile.model}, TP{profile.tp} PP{profile.pp}{stage}",
+        measured=profile.activation_gib + profile.non_torch_gib,
+        modelled=overhead(workload, Version.parse(truth.profiles_engine), 0.0).base / GIB,
     )

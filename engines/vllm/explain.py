@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.catalogue import find_gpu, overheads
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
-from config.quantity import GIB
+from config.units import GIB
 from engines.plan import Plan
 from engines.request import FitRequest
 from engines.vllm.memory import Memory, Stage, memory_of, weights_by_group
@@ -48,19 +48,19 @@ def _stage_weights(resolved: ResolvedRequest, index: int, stage: Stage) -> Itera
 
 def _overhead(resolved: ResolvedRequest, stage: Stage) -> Iterator[str]:
     part, constants = stage.overhead, overheads()
-    yield f"  outside torch      {part.non_torch / GIB:8.2f} GiB  [{constants['non_torch_source']}]"
+    yield f"  outside torch      {part.non_torch / GIB:8.2f} GiB  [{constants.non_torch_source}]"
     yield (
         f"  activation peak    {part.activation / GIB:8.2f} GiB  [{resolved.batched_tokens:,} batched tokens, "
-        f"{resolved.sequences:,} sequences; {constants['sampler_source']}]"
+        f"{resolved.sequences:,} sequences; {constants.sampler_source}]"
     )
     graphs = f"{part.graphs_low / GIB:.2f} to {part.graphs_high / GIB:.2f}"
-    yield f"  graphs             {graphs} GiB  [{constants['graphs_source']}]"
+    yield f"  graphs             {graphs} GiB  [{constants.graphs_source}]"
     if part.reserve:
         yield f"  reserve            {part.reserve / GIB:8.2f} GiB  [not measured by the engine's profiling]"
     scaled = "x (outside + peak) + graphs + reserve"
-    yield f"  overhead likely    {constants['low_ratio']} {scaled} = {part.likely / GIB:.2f} GiB"
+    yield f"  overhead likely    {constants.low_ratio} {scaled} = {part.likely / GIB:.2f} GiB"
     yield (
-        f"  overhead worst     {constants['high_ratio']} {scaled} + {constants['weights_share']:.1%} of weights "
+        f"  overhead worst     {constants.high_ratio} {scaled} + {constants.weights_share:.1%} of weights "
         f"= {part.worst / GIB:.2f} GiB"
     )
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from config.checkpoint.quantization import FP8_BLOCK
 from config.checkpoint.shape import LatentAttention
-from config.quantity import GIB
+from config.units import GIB
 from engines.plan import PerGpu, StageMemory
 from engines.vllm.attention_backend import Backend
 from engines.vllm.kv_cache import Pool, stage_pool

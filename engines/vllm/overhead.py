@@ -9,10 +9,9 @@ comes on top of either. Constants and their sources are in `config/data/overhead
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from config.catalogue import overheads
-from config.quantity import GIB
+from config.catalogue import NonTorch, Overheads, overheads
+from config.units import GIB
 from engines.versions import Version
 
 _ROW_ALIGNMENT = 128
@@ -62,56 +61,56 @@ class Overhead:
     @property
     def likely(self) -> float:
         """The likely end of the range."""
-        return float(overheads()["low_ratio"]) * self.base + self.graphs_low + self.reserve
+        return overheads().low_ratio * self.base + self.graphs_low + self.reserve
 
     @property
     def worst(self) -> float:
         """The worst end of the range."""
-        scaled = float(overheads()["high_ratio"]) * self.base
+        scaled = overheads().high_ratio * self.base
         return scaled + self.graphs_high + self.weights_share + self.reserve
 
 
 def overhead(workload: Workload, version: Version, weights: float, reserve: float = 0.0) -> Overhead:
     """The overhead of one GPU that holds so many bytes of weights, under that vLLM release."""
     constants = overheads()
-    older = version < Version.parse(constants["older_activation_before"])
+    older = version < Version.parse(constants.older_activation_before)
     activation = _activation(workload, constants, older=older)
-    graphs = constants["graphs_gib"]
-    captured = min(1.0, workload.sequences / graphs["at_sequences"])
-    if version < Version.parse(constants["graphs_counted_since"]):
+    graphs = constants.graphs_gib
+    captured = min(1.0, workload.sequences / graphs.at_sequences)
+    if version < Version.parse(constants.graphs_counted_since):
         captured = 0.0
     return Overhead(
-        non_torch=_non_torch(workload, constants["non_torch_gib"]) * GIB,
+        non_torch=_non_torch(workload, constants.non_torch_gib) * GIB,
         activation=activation,
-        graphs_low=captured * graphs["low"] * GIB,
-        graphs_high=captured * graphs["high"] * GIB,
-        weights_share=constants["weights_share"] * weights,
+        graphs_low=captured * graphs.low * GIB,
+        graphs_high=captured * graphs.high * GIB,
+        weights_share=constants.weights_share * weights,
         reserve=reserve,
     )
 
 
-def _non_torch(workload: Workload, gib: dict[str, float]) -> float:
+def _non_torch(workload: Workload, gib: NonTorch) -> float:
     if workload.tp > 1 or workload.dp > 1:
-        return gib["tensor"]
-    return gib["pipeline"] if workload.pp > 1 else gib["single"]
+        return gib.tensor
+    return gib.pipeline if workload.pp > 1 else gib.single
 
 
-def _activation(workload: Workload, constants: dict[str, Any], *, older: bool) -> float:
+def _activation(workload: Workload, constants: Overheads, *, older: bool) -> float:
     """Bytes of the profiling run's peak. Older releases keep more copies, but have no aligned expert kernels."""
-    received = constants["pipeline_hidden_copies"] * workload.hidden if workload.pp > 1 else 0
+    received = constants.pipeline_hidden_copies * workload.hidden if workload.pp > 1 else 0
     dense = 0.0
     if workload.dense_width:
-        states = constants["dense_width_copies"] * workload.dense_width / workload.tp
-        dense = 2 * workload.batched_tokens * (constants["dense_hidden_copies"] * workload.hidden + states + received)
+        states = constants.dense_width_copies * workload.dense_width / workload.tp
+        dense = 2 * workload.batched_tokens * (constants.dense_hidden_copies * workload.hidden + states + received)
     workspace = _expert_workspace(workload, aligned=workload.experts_local > 0 and not older)
-    experts = 2 * workload.batched_tokens * (constants["expert_hidden_copies"] * workload.hidden + received)
+    experts = 2 * workload.batched_tokens * (constants.expert_hidden_copies * workload.hidden + received)
     sampling = 0.0
     if workload.last_stage:
-        sampling = constants["sampler_copies"] * 4 * workload.sequences * workload.vocabulary
-    copies = constants["older_activation_factor"] if older else 1.0
+        sampling = constants.sampler_copies * 4 * workload.sequences * workload.vocabulary
+    copies = constants.older_activation_factor if older else 1.0
     states = max(sampling, experts if workspace else dense)
     peak = max(copies * dense, copies * states + workspace)
-    return float(peak + (constants["vision_gib"] * GIB if workload.vision else 0.0))
+    return float(peak + (constants.vision_gib * GIB if workload.vision else 0.0))
 
 
 def _expert_workspace(workload: Workload, *, aligned: bool) -> float:

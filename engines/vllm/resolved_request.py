@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from config.catalogue import Gpu, engines, find_gpu
+from config.catalogue import (
+    Gpu,
+    engine_facts,
+    find_gpu,
+)
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.engine_name import EngineName
@@ -15,6 +19,7 @@ from engines.rules.deployment import pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.versions import Version
 from engines.vllm.attention_backend import Backend, attention_backend
+from engines.vllm.defaults import BatchDefaults, vllm_defaults
 from engines.vllm.kv_cache import is_fp8
 
 MISSING_SETTINGS = frozenset({"expert_offload", "model_file"})
@@ -93,13 +98,12 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
     CUDA."""
     if gpu.compute_capability is None:
         raise ValueError(f"{gpu.title} has no compute capability: expected a GPU with CUDA")
-    vllm = engines()[EngineName.VLLM]
-    version = Version.parse(request.engine_version or vllm["default_version"])
+    version = Version.parse(request.engine_version or engine_facts(EngineName.VLLM).default_version)
     if request.language_model_only:
         model = model.without_vision()
     if request.quantization == "fp8" and not model.quantization.method and model.shape.derivable:
         model = model.quantized_online()
-    defaults = _batch_defaults(gpu, vllm["batch_defaults"])
+    defaults = _batch_defaults(gpu)
     resolved = ResolvedRequest(
         request=request,
         model=model,
@@ -108,9 +112,9 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         capability=gpu.compute_capability,
         layout=resolve_layout(request),
         kv_cache_dtype=request.kv_cache_dtype or model.checkpoint.kv_cache_dtype or "auto",
-        utilization=request.gpu_memory_utilization or _utilization(version, vllm["gpu_memory_utilization"]),
-        batched_tokens=request.max_num_batched_tokens or defaults["max_num_batched_tokens"],
-        sequences=request.max_num_seqs or defaults["max_num_seqs"],
+        utilization=request.gpu_memory_utilization or _utilization(version),
+        batched_tokens=request.max_num_batched_tokens or defaults.max_num_batched_tokens,
+        sequences=request.max_num_seqs or defaults.max_num_seqs,
     )
     if resolved.sparse_scratch_missed and not request.max_num_batched_tokens:
         return replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
@@ -126,7 +130,7 @@ def vllm_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibil
 def default_sequences(request: FitRequest) -> int:
     """Requests at a time of a request that does not say how many. Raises NotInCatalogueError."""
     gpu = find_gpu(request.gpu or "")
-    return int(_batch_defaults(gpu, engines()[EngineName.VLLM]["batch_defaults"])["max_num_seqs"])
+    return _batch_defaults(gpu).max_num_seqs
 
 
 def resolve_layout(request: FitRequest) -> Layout:
@@ -147,17 +151,17 @@ def resolve_layout(request: FitRequest) -> Layout:
     )
 
 
-def _utilization(version: Version, defaults: list[dict[str, object]]) -> float:
-    for default in defaults:
-        if version >= Version.parse(str(default["since"])):
-            return float(str(default["value"]))
+def _utilization(version: Version) -> float:
+    for default in vllm_defaults().gpu_memory_utilization:
+        if version >= Version.parse(default.since):
+            return default.value
     raise ValueError(f"no default utilisation is known for vLLM {version}")
 
 
-def _batch_defaults(gpu: Gpu, table: list[dict[str, int]]) -> dict[str, int]:
-    memory = gpu.torch_gib or gpu.smi_mib / 1024
+def _batch_defaults(gpu: Gpu) -> BatchDefaults:
+    memory, table = gpu.torch_gib or gpu.smi_mib / 1024, vllm_defaults().batch
     for defaults in table:
-        excepted = str(defaults.get("except_label", ""))
-        if memory >= defaults["memory_gib"] and not (excepted and any(excepted in label for label in gpu.labels)):
+        excepted = defaults.except_label
+        if memory >= defaults.memory_gib and not (excepted and any(excepted in label for label in gpu.labels)):
             return defaults
     return table[-1]

@@ -10,11 +10,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from config.catalogue import find_checkpoint, find_gpu, ground_truth
+from config.catalogue import (
+    LeftForCache,
+    Log,
+    PublishedCache,
+    PublishedSize,
+    find_checkpoint,
+    find_gpu,
+    ground_truth,
+)
 from config.checkpoint.model_spec import find_model
-from config.quantity import GIB
+from config.units import GIB
 from engines.request import FitRequest
 from engines.vllm.calibration import observations, ratios
 from engines.vllm.memory import weights_by_group
@@ -47,101 +54,102 @@ def weight_comparisons() -> tuple[Comparison, ...]:
 
 def size_comparisons() -> tuple[Comparison, ...]:
     """Sizes of whole checkpoints."""
-    return tuple(_size(entry) for entry in ground_truth()["sizes"])
+    return tuple(_size(entry) for entry in ground_truth().sizes)
 
 
 def cache_comparisons() -> tuple[Comparison, ...]:
     """Tokens that logs print for the bytes of cache that they print."""
-    return tuple(_cache(entry) for entry in ground_truth()["caches"])
+    return tuple(_cache(entry) for entry in ground_truth().caches)
 
 
 def _weights() -> Iterator[Comparison]:
-    for log in ground_truth()["logs"]:
+    for log in ground_truth().logs:
         for tp, pp, published in _layouts(log):
-            gpu = log.get("gpu", "b300")
+            gpu = log.gpu or "b300"
             request = FitRequest(
-                model=log["checkpoint"], gpu=gpu, gpus_per_node=tp * pp, tensor_parallel=tp, pipeline_parallel=pp
+                model=log.checkpoint, gpu=gpu, gpus_per_node=tp * pp, tensor_parallel=tp, pipeline_parallel=pp
             )
             resolved = resolve(request, find_model(request.model), find_gpu(gpu))
             predicted = sum(weights_by_group(resolved, 0).values()) / GIB
             layout = f"TP{tp}" + (f" PP{pp}, first stage" if pp > 1 else "")
             yield Comparison(
-                what=f"log {log['id']}: {log['model']}, {layout}",
-                published=f"{published} GiB",
+                what=f"log {log.id}: {log.model}, {layout}",
+                published=f"{published:g} GiB",
                 predicted=f"{predicted:.2f} GiB",
                 error=predicted / published - 1,
-                source=log["source"],
-                not_gated=log.get("not_gated"),
+                source=log.source,
+                not_gated=log.not_gated,
             )
 
 
-def _layouts(log: dict[str, Any]) -> Iterator[tuple[int, int, float]]:
+def _layouts(log: Log) -> Iterator[tuple[int, int, float]]:
     """Tensor and pipeline parallel sizes of a log, and the weights that it prints for them."""
-    weights = log.get("weights_gib")
-    if isinstance(weights, list):
-        yield from ((1, pp, published) for pp, published in zip(log["pp"], weights, strict=True))
+    weights = log.weights_gib
+    if isinstance(weights, tuple):
+        yield from ((1, pp, published) for pp, published in zip(log.pp, weights, strict=True))
     elif weights is not None:
         # Where no layout is stated, the GPUs that are stated are taken as one tensor-parallel group.
-        yield log.get("tp") or int(log["gpus"].split("x")[0].split()[0]), 1, weights
+        yield log.tp or int(log.gpus.split("x")[0].split()[0]), 1, weights
 
 
-def _size(entry: dict[str, Any]) -> Comparison:
-    model = find_model(entry["checkpoint"])
+_UNITS = {"bytes": (1, ",.0f"), "GB": (1e9, ".1f"), "GiB": (GIB, ".2f")}
+"""Bytes of each unit, and how it is printed."""
+
+
+def _size(entry: PublishedSize) -> Comparison:
+    model = find_model(entry.checkpoint)
     predicted = sum(group.bytes for group in model.groups)
-    if "bytes" in entry:
-        published, shown, own = entry["bytes"], f"{entry['bytes']:,} bytes", f"{predicted:,} bytes"
-    elif "gib" in entry:
-        published, shown, own = entry["gib"] * GIB, f"{entry['gib']:.2f} GiB", f"{predicted / GIB:.2f} GiB"
-    else:
-        published, shown, own = entry["gb"] * 1e9, f"{entry['gb']} GB", f"{predicted / 1e9:.1f} GB"
-    what = f"{find_checkpoint(entry['checkpoint'])[1].repository}: {entry['what']}"
-    return Comparison(what, shown, own, predicted / published - 1, entry["source"])
+    in_bytes, form = _UNITS[entry.unit]
+    shown = f"{entry.size:{form}} {entry.unit}"
+    own = f"{predicted / in_bytes:{form}} {entry.unit}"
+    what = f"{find_checkpoint(entry.checkpoint)[1].repository}: {entry.what}"
+    return Comparison(what, shown, own, predicted / (entry.size * in_bytes) - 1, entry.source)
 
 
-def predicted_tokens(entry: dict[str, Any], kv_gib: float) -> int:
+def predicted_tokens(entry: PublishedCache, kv_gib: float) -> int:
     """Tokens that the planner says fit in so much cache per GPU, for an entry of `caches`."""
     plan = plan_only(
         FitRequest(
-            model=entry["checkpoint"],
-            gpu=entry["gpu"],
-            gpus_per_node=entry["tp"],
-            decode_context_parallel=entry.get("dcp"),
-            max_model_len=entry.get("max_model_len"),
-            kv_cache_dtype=entry.get("kv_cache_dtype"),
-            block_size=entry.get("block_size"),
+            model=entry.checkpoint,
+            gpu=entry.gpu,
+            gpus_per_node=entry.tp,
+            decode_context_parallel=entry.dcp,
+            max_model_len=entry.max_model_len,
+            kv_cache_dtype=entry.kv_cache_dtype,
+            block_size=entry.block_size,
             available_kv_gib=kv_gib,
         )
     )
     if plan.kv_tokens is None:
-        raise ValueError(f"no tokens are planned for {entry['id']}")
+        raise ValueError(f"no tokens are planned for {entry.id}")
     return plan.kv_tokens[0]
 
 
-def _cache(entry: dict[str, Any]) -> Comparison:
-    tokens = predicted_tokens(entry, entry["kv_gib"])
+def _cache(entry: PublishedCache) -> Comparison:
+    tokens = predicted_tokens(entry, entry.kv_gib)
     return Comparison(
-        what=f"{entry['id']}: {entry['what']}, {entry['kv_gib']:.2f} GiB of cache",
-        published=f"{entry['tokens']:,} tokens",
+        what=f"{entry.id}: {entry.what}, {entry.kv_gib:.2f} GiB of cache",
+        published=f"{entry.tokens:,} tokens",
         predicted=f"{tokens:,} tokens",
-        error=tokens / entry["tokens"] - 1,
-        source=entry["source"],
-        not_gated=entry.get("not_gated"),
+        error=tokens / entry.tokens - 1,
+        source=entry.source,
+        not_gated=entry.not_gated,
     )
 
 
-def left_for_cache(entry: dict[str, Any]) -> tuple[float, float]:
+def left_for_cache(entry: LeftForCache) -> tuple[float, float]:
     """GiB that the planner leaves for the cache, [worst, likely], for an entry of `held_out`."""
     plan = plan_only(
         FitRequest(
-            model=entry["checkpoint"],
-            gpu=entry["gpu"],
-            gpus_per_node=entry["gpus"],
-            engine_version=entry["engine_version"],
-            language_model_only=entry.get("language_model_only", False),
+            model=entry.checkpoint,
+            gpu=entry.gpu,
+            gpus_per_node=entry.gpus,
+            engine_version=entry.engine_version,
+            language_model_only=entry.language_model_only,
         )
     )
     if plan.per_gpu is None or plan.per_gpu.kv_gib is None:
-        raise ValueError(f"no memory is planned for {entry['id']}")
+        raise ValueError(f"no memory is planned for {entry.id}")
     return plan.per_gpu.kv_gib
 
 
@@ -179,7 +187,7 @@ def document() -> str:
             "",
             "## Left out",
             "",
-            *(f"- {entry['case']}: {entry['why']}." for entry in ground_truth()["left_out"]),
+            *(f"- {entry.case}: {entry.why}." for entry in ground_truth().left_out),
             "",
         )
     )
@@ -202,7 +210,8 @@ def _overheads() -> Iterator[str]:
     low, high = ratios(found)
     yield "## Memory beside weights and cache"
     yield ""
-    yield f"The likely end is {low} of the modelled sum, the worst end {high} of it and more (`planner/overhead.py`)."
+    yield f"The likely end is {low} of the modelled sum, the worst end {high} of it and more"
+    yield "(`engines/vllm/overhead.py`)."
     yield "Each row is judged by the ratios that the others give; a miss is marked. The form of the sum and its"
     yield "constants (`config/data/overheads.json`) were chosen on all of them. What graphs and releases after 0.20"
     yield "take rests on few figures: no log of 0.33 was found."
@@ -225,13 +234,13 @@ def _held_out() -> Iterator[str]:
     yield ""
     yield "| log | printed | predicted, worst to likely | | source |"
     yield "|---|---|---|---|---|"
-    for entry in ground_truth()["held_out"]:
+    for entry in ground_truth().held_out:
         worst, likely = left_for_cache(entry)
-        inside = "" if worst <= entry["kv_gib"] <= likely else "outside"
-        note = f" ({entry['note']})" if "note" in entry else ""
+        inside = "" if worst <= entry.kv_gib <= likely else "outside"
+        note = f" ({entry.note})" if entry.note else ""
         yield (
-            f"| {entry['id']}: {entry['what']}{note} | {entry['kv_gib']:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
-            f"{inside} | {entry['source']} |"
+            f"| {entry.id}: {entry.what}{note} | {entry.kv_gib:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
+            f"{inside} | {entry.source} |"
         )
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from config.catalogue import engine_flags, engines
+from config.catalogue import (
+    engine_flags,
+)
 from config.checkpoint.shape import LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule
+from engines.vllm.defaults import vllm_defaults
 from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
 from engines.vllm.resolved_request import ResolvedRequest
 
@@ -38,8 +41,8 @@ def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
     asked, declared = resolved.request.quantization, resolved.model.quantization.method
     if asked is None or asked == declared:
         return
-    names: dict[str, list[str]] = engines()[EngineName.VLLM]["quantization_names"]
-    if declared and asked not in names.get(declared, []):
+    names = vllm_defaults().quantization_names
+    if declared and asked not in names.get(declared, ()):
         yield rejected(
             "quantization_contradicts_checkpoint",
             f"quantization {asked!r} contradicts {resolved.model.name}, whose config.json declares {declared!r}: the "
@@ -66,7 +69,7 @@ def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
-    dtype, known = resolved.kv_cache_dtype, engine_flags(EngineName.VLLM)["values"]["--kv-cache-dtype"]
+    dtype, known = resolved.kv_cache_dtype, engine_flags(EngineName.VLLM).values["--kv-cache-dtype"]
     if dtype not in known:
         close = get_close_matches(dtype, known, n=3) or known
         yield rejected(

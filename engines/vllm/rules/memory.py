@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.quantity import GIB
+from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
 from engines.vllm.memory import Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
 from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, ResolvedRequest

@@ -10,7 +10,7 @@ import pytest
 
 from components.cluster.facts import NodeFacts
 from components.cluster.preflight import node_faults
-from config import catalogue
+from config.catalogue import gpu, reading
 from config.stack.file import read_sections, stack_file
 from config.stack.sections import StackConfig
 from planner import fit
@@ -29,18 +29,18 @@ _ROW = {
     "data_center": True,
     "source": "this test",
 }
-_CACHES = (catalogue._read, catalogue._vendors, catalogue.gpus, catalogue._gpus_by_name)
+_CACHES = (reading.read, gpu._vendors, gpu.gpus, gpu._gpus_by_name)
 
 
 @pytest.fixture(autouse=True)
 def amd_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A catalogue with one GPU more."""
     data = tmp_path / "data"
-    shutil.copytree(catalogue.DATA, data)
+    shutil.copytree(reading.DATA, data)
     content = json.loads((data / "gpus.json").read_text())
     content["gpus"].append(_ROW)
     (data / "gpus.json").write_text(json.dumps(content))
-    monkeypatch.setattr(catalogue, "DATA", data)
+    monkeypatch.setattr(reading, "DATA", data)
     for cached in _CACHES:
         cached.cache_clear()
     yield

@@ -10,6 +10,7 @@ from components.inference_server import InferenceServer, InferenceServerArgs
 from components.pods.placement import PodPlacement
 from components.pods.weight_source import PlacedVolume
 from config.catalogue import engine_flags
+from config.engine_name import EngineName
 from config.stack.sections import Engine, Fabric, FabricKind, PodNetwork, Verification
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import PODS_ON_H200, STAGED_KIMI, VLLM, serving
@@ -76,7 +77,7 @@ def test_leader_and_worker_differ_in_what_answers_and_in_nothing_else() -> None:
 def test_every_flag_of_a_group_is_one_of_the_pinned_engine() -> None:
     _, worker = pods(served())
     flags = [argument for argument in engine_of(worker)["args"] if argument.startswith("--")]
-    assert set(flags) <= set(engine_flags("vllm")["flags"])
+    assert set(flags) <= set(engine_flags(EngineName.VLLM).flags)
 
 
 def test_a_group_is_made_anew_as_a_whole_but_not_before_it_has_started() -> None:

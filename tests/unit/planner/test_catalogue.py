@@ -1,20 +1,31 @@
 """The data files: complete, sourced, and what the shared collection says of them."""
 
+import json
+from dataclasses import asdict
+from typing import Any
+
 import pytest
+from pydantic import TypeAdapter
 
 from config.catalogue import (
     Model,
     NotInCatalogueError,
-    engines,
+    cuda_of_drivers,
+    engine_facts,
+    engine_flags,
     find_checkpoint,
     find_gpu,
     find_instance,
     gpus,
+    ground_truth,
     instances,
     models,
-    rules,
+    overheads,
+    release_ranges,
 )
 from config.checkpoint.model_spec import find_model
+from config.engine_name import EngineName
+from engines.vllm.defaults import vllm_defaults
 from planner.report.accuracy import DOCUMENT, document
 
 
@@ -68,12 +79,35 @@ def test_every_instance_has_a_gpu_of_the_catalogue_and_a_dated_price() -> None:
 
 
 def test_every_rule_of_a_release_has_a_source() -> None:
-    for name, rule in rules().items():
-        if name != "about":
-            assert rule["source"]
-            assert rule["fails_through"]
-    for image in engines()["vllm"]["images"]:
-        assert image["source"]
+    for rule in release_ranges().values():
+        assert rule.source
+        assert rule.fails_through
+    for engine in EngineName:
+        for image in engine_facts(engine).images:
+            assert image.source
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        *(engine_facts(engine) for engine in EngineName),
+        *(engine_flags(engine) for engine in EngineName),
+        vllm_defaults(),
+        *release_ranges().values(),
+        overheads(),
+        ground_truth(),
+        *gpus(),
+        *instances(),
+        *models(),
+    ],
+    ids=lambda fact: type(fact).__name__,
+)
+def test_every_value_of_the_data_files_has_its_type(fact: Any) -> None:
+    TypeAdapter(type(fact)).validate_json(json.dumps(asdict(fact)), strict=True)
+
+
+def test_every_driver_has_a_cuda_version() -> None:
+    TypeAdapter(dict[int, str]).validate_python(cuda_of_drivers(), strict=True)
 
 
 def test_the_accuracy_document_is_current() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from config import catalogue
+from config.catalogue import model as catalogue
 from config.checkpoint.model_spec import find_model
 from lab.hub.client import HubClient, running_hub
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors

@@ -3,6 +3,7 @@
 import pytest
 
 from config.catalogue import Model, engine_flags, models
+from config.engine_name import EngineName
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
 
 
@@ -28,14 +29,14 @@ def test_two_nodes_get_their_layout() -> None:
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
 def test_the_parsers_of_every_model_exist(model: Model) -> None:
-    flags = engine_flags("vllm")
+    flags = engine_flags(EngineName.VLLM)
     for parser, known in (
-        (model.serving.tool_call_parser, flags["tool_parsers"]),
-        (model.serving.reasoning_parser, flags["reasoning_parsers"]),
+        (model.serving.tool_call_parser, flags.tool_parsers),
+        (model.serving.reasoning_parser, flags.reasoning_parsers),
     ):
         assert parser is None or parser in known
     for argument in model.serving.args:
-        assert argument.split("=")[0] in flags["flags"]
+        assert argument.split("=")[0] in flags.flags
 
 
 def test_an_argument_that_vllm_does_not_have_is_refused_with_what_is_meant() -> None:

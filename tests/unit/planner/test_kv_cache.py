@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.catalogue import ground_truth
+from config.catalogue import PublishedCache, ground_truth
 from config.checkpoint.shape import read_shape
 from engines.vllm.attention_backend import Backend
 from engines.vllm.kv_cache import Pool, stage_pool
@@ -39,13 +39,13 @@ def test_a_token_costs_what_the_formula_says(model: str, gpu: str, tp: int, dtyp
     assert planned.per_gpu.kv_bytes_per_token == expected
 
 
-@pytest.mark.parametrize("entry", ground_truth()["caches"], ids=lambda entry: entry["id"])
-def test_published_tokens_lie_within_the_rounding_of_the_published_bytes(entry: dict[str, Any]) -> None:
-    low, high = (predicted_tokens(entry, entry["kv_gib"] + rounding) for rounding in (-0.005, 0.005))
-    if "not_gated" in entry:
-        assert abs(predicted_tokens(entry, entry["kv_gib"]) / entry["tokens"] - 1) < 0.015
+@pytest.mark.parametrize("entry", ground_truth().caches, ids=lambda entry: entry.id)
+def test_published_tokens_lie_within_the_rounding_of_the_published_bytes(entry: PublishedCache) -> None:
+    low, high = (predicted_tokens(entry, entry.kv_gib + rounding) for rounding in (-0.005, 0.005))
+    if entry.not_gated:
+        assert abs(predicted_tokens(entry, entry.kv_gib) / entry.tokens - 1) < 0.015
     else:
-        assert low <= entry["tokens"] <= high
+        assert low <= entry.tokens <= high
 
 
 def test_262144_tokens_of_kimi_cost_the_same_on_each_gpu_whatever_tensor_parallel_is() -> None:

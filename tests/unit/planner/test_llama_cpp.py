@@ -136,7 +136,7 @@ def test_engines_refuse_each_others_formats() -> None:
 
 
 def test_every_emitted_flag_exists_and_one_that_is_not_listed_is_passed_on_with_a_warning() -> None:
-    flags = set(engine_flags("llama.cpp")["flags"])
+    flags = set(engine_flags(EngineName.LLAMA_CPP).flags)
     settings = {**_ARTICLE, "kv_cache_dtype": "q8_0", "expert_offload": True}
     emitted = {word for word in plan("unsloth/Kimi-K2.5-GGUF", **settings).engine_args if word.startswith("-")}
     assert emitted <= flags

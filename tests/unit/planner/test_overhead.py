@@ -1,12 +1,10 @@
 """The range of the overhead against what logs measured, each left out in turn."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.catalogue import ground_truth, overheads
+from config.catalogue import LeftForCache, ground_truth, overheads
 from engines.plan import Plan
 from engines.vllm.calibration import Observation, observations, ratios
 from planner.report.accuracy import left_for_cache
@@ -21,10 +19,10 @@ def test_each_observation_lies_in_the_range_fitted_without_it(index: int) -> Non
     assert low <= _ALL[index].ratio <= high
 
 
-@pytest.mark.parametrize("entry", ground_truth()["held_out"], ids=lambda entry: entry["id"])
-def test_what_logs_outside_the_calibration_have_left_lies_in_the_range(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize("entry", ground_truth().held_out, ids=lambda entry: entry.id)
+def test_what_logs_outside_the_calibration_have_left_lies_in_the_range(entry: LeftForCache) -> None:
     worst, likely = left_for_cache(entry)
-    assert worst <= entry["kv_gib"] <= likely
+    assert worst <= entry.kv_gib <= likely
 
 
 def test_the_three_logs_of_large_models_are_among_the_observations() -> None:
@@ -34,14 +32,14 @@ def test_the_three_logs_of_large_models_are_among_the_observations() -> None:
 
 def test_the_catalogues_ratios_span_every_observation_and_the_margin() -> None:
     found = [observation.ratio for observation in _ALL]
-    low, high, margin = (overheads()[name] for name in ("low_ratio", "high_ratio", "margin"))
+    low, high, margin = (overheads().low_ratio, overheads().high_ratio, overheads().margin)
     assert low + margin <= min(found) < low + margin + 0.01
     assert high - margin - 0.01 < max(found) <= high - margin
 
 
 def test_ratios_are_rounded_outwards() -> None:
     """9 / 8 = 1.125 and 7 / 8 = 0.875, each with the margin of 0.05 beyond it."""
-    assert overheads()["margin"] == 0.05
+    assert overheads().margin == 0.05
     assert ratios([Observation("low", 7.0, 8.0), Observation("high", 9.0, 8.0)]) == (0.82, 1.18)
 
 
@@ -50,8 +48,8 @@ def test_no_observation_lies_outside_of_its_ratios(measured: list[tuple[float, f
     found = [Observation("any", *each) for each in measured]
     low, high = ratios(found)
     for observation in found:
-        assert low <= observation.ratio - overheads()["margin"]
-        assert observation.ratio + overheads()["margin"] <= high
+        assert low <= observation.ratio - overheads().margin + 1e-9
+        assert observation.ratio + overheads().margin - 1e-9 <= high
 
 
 def test_an_observation_far_off_widens_the_range() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from config.catalogue import engine_flags, gpus, models
 from config.checkpoint.model_spec import find_model
+from config.engine_name import EngineName
 from engines.vllm.memory import weights_by_group
 from planner import FitRequest, fit, time_limits
 from planner.fit import plan_only
@@ -127,13 +128,13 @@ def test_the_parts_of_a_gpu_add_up_to_its_budget(request: FitRequest) -> None:
 @given(request=requests, mode=st.sampled_from([None, "data"]), spread=st.booleans())
 def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None, spread: bool) -> None:
     planned = fit(replace(request, mm_encoder_tp_mode=mode, expert_parallel=spread, engine_version="0.33.0"))
-    known = engine_flags("vllm")
+    known = engine_flags(EngineName.VLLM)
     flags = [argument.split("=")[0] for argument in planned.engine_args if argument.startswith("--")]
     assert flags
-    assert {flag.replace("--no-", "--", 1) for flag in flags} <= set(known["flags"])
+    assert {flag.replace("--no-", "--", 1) for flag in flags} <= set(known.flags)
     parsers = dict(zip(planned.engine_args, planned.engine_args[1:], strict=False))
-    assert parsers.get("--tool-call-parser", "hermes") in known["tool_parsers"]
-    assert parsers.get("--reasoning-parser", "qwen3") in known["reasoning_parsers"]
+    assert parsers.get("--tool-call-parser", "hermes") in known.tool_parsers
+    assert parsers.get("--reasoning-parser", "qwen3") in known.reasoning_parsers
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,0 +1,83 @@
+"""What the world is like: models, GPUs, instance types and engines, each fact with its source.
+
+Typed reading of the files in `config/data`. Whoever adds a GPU, an instance type or a model edits one data file. A file
+is read when it is first asked for, so that a plan pays for nothing that it does not use. A name that is not known is
+refused with the names that are close to it.
+"""
+
+from config.catalogue.engine import (
+    CudaCompatibility,
+    EngineFacts,
+    EngineFlags,
+    EngineImage,
+    ReleaseRange,
+    cuda_of_drivers,
+    engine_facts,
+    engine_flags,
+    release_ranges,
+)
+from config.catalogue.gpu import (
+    CollectiveLibrary,
+    Gpu,
+    GpuVendor,
+    Instance,
+    VendorName,
+    find_gpu,
+    find_instance,
+    gpus,
+    instances,
+)
+from config.catalogue.measured import (
+    GroundTruth,
+    LeftForCache,
+    Log,
+    NonTorch,
+    Overheads,
+    Profile,
+    PublishedCache,
+    PublishedSize,
+    ground_truth,
+    overheads,
+)
+from config.catalogue.model import Checkpoint, Gguf, Model, Serving, find_checkpoint, models
+from config.catalogue.reading import DATA, Fields, NotInCatalogueError
+
+__all__ = [
+    "DATA",
+    "Checkpoint",
+    "CollectiveLibrary",
+    "CudaCompatibility",
+    "EngineFacts",
+    "EngineFlags",
+    "EngineImage",
+    "Fields",
+    "Gguf",
+    "Gpu",
+    "GpuVendor",
+    "GroundTruth",
+    "Instance",
+    "LeftForCache",
+    "Log",
+    "Model",
+    "NonTorch",
+    "NotInCatalogueError",
+    "Overheads",
+    "Profile",
+    "PublishedCache",
+    "PublishedSize",
+    "ReleaseRange",
+    "Serving",
+    "VendorName",
+    "cuda_of_drivers",
+    "engine_facts",
+    "engine_flags",
+    "find_checkpoint",
+    "find_gpu",
+    "find_instance",
+    "gpus",
+    "ground_truth",
+    "instances",
+    "models",
+    "overheads",
+    "release_ranges",
+]

@@ -1,0 +1,109 @@
+"""Engines: pinned versions and images, their flags, and what works from which release on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+
+from config.catalogue.reading import Fields, frozen, read
+from config.engine_name import EngineName
+
+
+class CudaCompatibility(StrEnum):
+    """How an image comes by CUDA's compatibility libraries, which let it run under an older driver."""
+
+    BAKED = "baked"
+    """They are always used, and win over a newer driver."""
+    SWITCH = "switch"
+    """An environment variable turns them on."""
+    TOOLKIT = "toolkit"
+    """The nodes' container toolkit brings them in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineImage:
+    """What the images of a range of releases carry."""
+
+    versions: tuple[str, str]
+    """First and last release, both included."""
+    cuda: str
+    compat: CudaCompatibility
+    directory: str | None = None
+    """Where the compatibility libraries lie, for `baked`."""
+    variable: str | None = None
+    """The environment variable, for `switch`."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """One engine."""
+
+    default_version: str
+    image: str
+    images: tuple[EngineImage, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFlags:
+    """Flags of one engine's server."""
+
+    version: str
+    """The release that they were read from."""
+    complete: bool
+    """Whether a flag that is not listed is a mistake."""
+    source: str
+    flags: tuple[str, ...]
+    short_forms: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of flags that take one of a few."""
+    tool_parsers: tuple[str, ...] = ()
+    reasoning_parsers: tuple[str, ...] = ()
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """Flags of older releases, and what became of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRange:
+    """Which releases of vLLM cannot do something, as far as that is known."""
+
+    fails_through: str
+    """The newest release known to fail, as do all older ones."""
+    works_since: str | None
+    """The oldest release known to work; `None`: none is known."""
+    source: str
+
+
+@cache
+def engine_facts(engine: EngineName) -> EngineFacts:
+    """Version and images of an engine."""
+    entry = read("engines.json")["engines"][engine]
+    return EngineFacts(
+        default_version=entry["default_version"],
+        image=entry["image"],
+        images=tuple(_image(image) for image in entry["images"]),
+    )
+
+
+@cache
+def cuda_of_drivers() -> Mapping[int, str]:
+    """The CUDA version that each branch of NVIDIA's driver brings."""
+    return {int(branch): cuda for branch, cuda in read("engines.json")["drivers"].items()}
+
+
+@cache
+def engine_flags(engine: EngineName) -> EngineFlags:
+    """The flags of an engine."""
+    return EngineFlags(**frozen(read("engine_flags.json")[engine]))
+
+
+@cache
+def release_ranges() -> Mapping[str, ReleaseRange]:
+    """What works from which release of vLLM on, by the name of the rule."""
+    return {name: ReleaseRange(**rule) for name, rule in read("rules.json")["rules"].items()}
+
+
+def _image(entry: Fields) -> EngineImage:
+    return EngineImage(**{**frozen(entry), "compat": CudaCompatibility(entry["compat"])})

@@ -1,0 +1,164 @@
+"""GPUs and their vendors, and the EC2 instance types that have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from config.catalogue.reading import Fields, NotInCatalogueError, read
+from config.units import GIB
+
+
+class VendorName(StrEnum):
+    """Who makes GPUs."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
+class CollectiveLibrary(StrEnum):
+    """The library through which the ranks of a server talk. RCCL reads the environment variables of NCCL."""
+
+    NCCL = "NCCL"
+    RCCL = "RCCL"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVendor:
+    """What the software on a vendor's nodes calls its GPUs."""
+
+    name: VendorName
+    title: str
+    resource: str
+    """Extended resource of its device plugin, such as `nvidia.com/gpu`."""
+    product_label: str
+    """Node label with the kind of the GPUs."""
+    driver_labels: tuple[str, ...]
+    """Node labels with the driver's version, the newest spelling first."""
+    driver: str
+    """Name of the kernel driver."""
+    collective_library: CollectiveLibrary
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One kind of GPU."""
+
+    name: str
+    title: str
+    vendor: GpuVendor
+    labels: tuple[str, ...]
+    """Values of the vendor's product label, as prefixes."""
+    smi_mib: int
+    """Total memory as `nvidia-smi` prints it, in MiB."""
+    torch_gib: float | None
+    """Total memory as torch reports it, in GiB: what vLLM multiplies. `None`: no log shows it."""
+    compute_capability: tuple[int, int] | None
+    """CUDA's; `None`: the GPU has no CUDA."""
+    data_center: bool
+    """Whether CUDA's forward compatibility is supported."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Total memory as torch reports it."""
+        return None if self.torch_gib is None else round(self.torch_gib * GIB)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An EC2 instance type."""
+
+    type: str
+    gpu: str
+    gpus: int
+    memory_bytes: int
+    efa_interfaces: int
+    usd_per_hour: float | None
+    """On demand in us-east-1; `None`: no price was found."""
+    price_source: str | None
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """Every GPU of the catalogue."""
+    return tuple(_gpu(entry) for entry in read("gpus.json")["gpus"])
+
+
+def find_gpu(name: str) -> Gpu:
+    """The GPU of that name, alias or node label. Raises NotInCatalogueError."""
+    found = _gpus_by_name().get(name.lower())
+    if found is None:
+        raise NotInCatalogueError("GPU", name, sorted(gpu.name for gpu in gpus()))
+    return found
+
+
+@cache
+def instances() -> tuple[Instance, ...]:
+    """Every EC2 GPU instance type of the catalogue."""
+    return tuple(
+        Instance(
+            type=entry["type"],
+            gpu=entry["gpu"],
+            gpus=entry["gpus"],
+            memory_bytes=entry["memory_mib"] * 2**20,
+            efa_interfaces=entry["efa_interfaces"],
+            usd_per_hour=entry["usd_per_hour"],
+            price_source=entry["price_source"],
+        )
+        for entry in read("aws_instances.json")["instances"]
+    )
+
+
+def find_instance(name: str) -> Instance:
+    """The instance type of that name. Raises NotInCatalogueError."""
+    for instance in instances():
+        if instance.type == name:
+            return instance
+    raise NotInCatalogueError("instance type", name, [instance.type for instance in instances()])
+
+
+@cache
+def _gpus_by_name() -> dict[str, Gpu]:
+    names = {}
+    for entry, gpu in zip(read("gpus.json")["gpus"], gpus(), strict=True):
+        for name in (gpu.name, *entry["aliases"], *gpu.labels):
+            names[name.lower()] = gpu
+    return names
+
+
+@cache
+def _vendors() -> dict[str, GpuVendor]:
+    return {entry["name"]: _vendor(entry) for entry in read("gpus.json")["vendors"]}
+
+
+def _vendor(entry: Fields) -> GpuVendor:
+    return GpuVendor(
+        name=VendorName(entry["name"]),
+        title=entry["title"],
+        resource=entry["resource"],
+        product_label=entry["product_label"],
+        driver_labels=tuple(entry["driver_labels"]),
+        driver=entry["driver"],
+        collective_library=CollectiveLibrary(entry["collective_library"]),
+    )
+
+
+def _gpu(entry: Fields) -> Gpu:
+    return Gpu(
+        name=entry["name"],
+        title=entry["title"],
+        vendor=_vendors()[entry["vendor"]],
+        labels=tuple(entry["labels"]),
+        smi_mib=entry["smi_mib"],
+        torch_gib=entry["torch_gib"],
+        compute_capability=_capability(entry["compute_capability"]),
+        data_center=entry["data_center"],
+    )
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    major, minor = text.split(".")
+    return int(major), int(minor)
