@@ -51,6 +51,7 @@ lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; n
 
 schema: $(READY) ## write what follows from the models: the editor's schema, the page of keys, components' arguments
 	@$(BIN)/python -m config.stack.schema
+	@$(BIN)/python -m components.reference
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.report.accuracy

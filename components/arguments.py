@@ -6,6 +6,7 @@ from typing import NotRequired, TypedDict, TypeVar, cast
 import pulumi
 from pydantic import ValidationError, create_model
 
+from config.engine_name import EngineName
 from config.errors import sentences
 from config.stack import arguments, sections
 
@@ -42,6 +43,57 @@ class WeightSource(TypedDict):
     """Name of each node's own PersistentVolumeClaim, by the node's name; `Placement.hostnames` has the same names."""
     host_path: NotRequired[str]
     """Directory of every node, such as `/mnt/nvme`."""
+
+
+class ServerEngine(TypedDict):
+    """The engine of a server, and what it is started with."""
+
+    name: EngineName
+    """`vllm` or `llama.cpp`."""
+    image: pulumi.Input[str]
+    """Image of the engine, such as `vllm/vllm-openai:v0.33.0`."""
+    arguments: NotRequired[Sequence[str]]
+    """Arguments of the engine. Model, served name, host, port and the ranks of a group are set for you. Unset: none."""
+    environment: NotRequired[Mapping[str, pulumi.Input[str]]]
+    """Environment of the engine. No secrets. Unset: none."""
+    model_file: NotRequired[str | None]
+    """The file to serve, or the first of its shards, for an engine that serves one file: `llama.cpp` needs it."""
+
+
+class ServerPods(TypedDict):
+    """How many pods a server has, and what each asks for."""
+
+    replicas: NotRequired[int]
+    """Servers behind the one Service, each on nodes of its own. Unset: 1."""
+    nodes_per_server: NotRequired[int]
+    """Nodes of each server, one pod on each; more than 1 start and end together, and need LeaderWorkerSet. Unset: 1."""
+    gpus_per_pod: NotRequired[int]
+    """GPUs of each pod. Unset: none."""
+    cpus: NotRequired[int | None]
+    """CPUs of each pod. Unset: none are asked for."""
+    memory_request: NotRequired[str | None]
+    """Memory that each pod asks for, such as `256Gi`. Unset: none is asked for."""
+    memory_limit: NotRequired[str | None]
+    """Most memory that each pod may use, what it writes to `/dev/shm` included. Unset: no limit."""
+    shared_memory_bytes: NotRequired[int]
+    """Size of `/dev/shm`, in memory. Unset: the container runtime's default."""
+    masked_directory: NotRequired[str | None]
+    """Directory of the image to be hidden under an empty volume. Unset: none."""
+
+
+class StartLimits(TypedDict):
+    """How long a server may take to start and to end, in seconds."""
+
+    engine_ready_seconds: NotRequired[int]
+    """An engine with a ready time-out of its own gives itself up after this long. Unset: an hour."""
+    startup_period_seconds: NotRequired[int]
+    """Period of the startup probe. Unset: 10."""
+    startup_failure_threshold: NotRequired[int]
+    """How often the startup probe may fail. Unset: as often as an hour and a minute allow."""
+    await_seconds: NotRequired[int]
+    """`pulumi up` waits this long for a server that makes no progress. Unset: an hour and a half."""
+    termination_grace_seconds: NotRequired[int]
+    """A pod that is told to end is killed after this long. Unset: 60."""
 
 
 def whole_numbers(values: Arguments) -> Arguments:

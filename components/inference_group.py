@@ -15,7 +15,6 @@ from components.cluster.facts import LEADER_WORKER_SETS
 from components.pods import fabric
 from components.pods.manifest import manifest
 from components.pods.server_pod import ServerPod
-from components.rollout.server_watch import AWAITED_HERE
 
 LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """The label of leaders, which alone answer."""
@@ -25,8 +24,10 @@ _RECREATED_AFTER_START = {"leaderworkerset.sigs.k8s.io/experimental-recreate-gro
 would recreate the group in a loop without pause, and its message would go with the pod."""
 
 
-def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, parent: pulumi.Resource) -> CustomResource:
-    """The groups of a server."""
+def leader_worker_set(
+    name: str, metadata: dict[str, Any], pod: ServerPod, opts: pulumi.ResourceOptions
+) -> CustomResource:
+    """The groups of a server, with the caller's `annotations` in their metadata."""
     serving = pod.serving
     first, others = pod.roles
     between = None if serving.nodes == 1 else pod.placement.fabric
@@ -37,7 +38,7 @@ def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, paren
         metadata=metadata
         | {
             "annotations": {
-                **AWAITED_HERE,
+                **metadata["annotations"],
                 **_RECREATED_AFTER_START,
                 **fabric.exclusive_topology(between),
             }
@@ -57,14 +58,17 @@ def leader_worker_set(name: str, metadata: dict[str, Any], pod: ServerPod, paren
                 },
             }
         ),
-        opts=pulumi.ResourceOptions(
-            parent=parent,
-            delete_before_replace=True,
-            # Larger groups would wait for nodes that the old ones hold; the annotation moves no group that is there.
-            replace_on_changes=[
-                "spec.leaderWorkerTemplate.size",
-                f'metadata.annotations["{fabric.EXCLUSIVE_TOPOLOGY}"]',
-            ],
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            pulumi.ResourceOptions(
+                delete_before_replace=True,
+                # Larger groups would wait for nodes that the old ones hold; the annotation moves no group that is
+                # there.
+                replace_on_changes=[
+                    "spec.leaderWorkerTemplate.size",
+                    f'metadata.annotations["{fabric.EXCLUSIVE_TOPOLOGY}"]',
+                ],
+            ),
         ),
     )
 

@@ -11,83 +11,103 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.core.v1 import ConfigMap, Service
 
-from components.cluster.api import ClusterApi
+from components.arguments import Placement, ServerEngine, ServerPods, StartLimits, WeightSource, whole_numbers
+from components.cluster.api import cluster_api
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
 from components.pods import fabric
 from components.pods.labels import labels
+from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
 from components.pods.server_pod import VERIFIER, ServerPod
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
-from components.pods.weight_source import PlacedVolume
+from components.pods.weight_source import placed_volumes
 from components.rollout import server_watch
 from components.rollout.server_watch import AWAITED_HERE, Server
-from config.stack.sections import Engine, Verification
+from config.stack import arguments
+from config.stack.sections import Verification
 from engines.process import Role
+from planner.time_limits import PULUMI_GRACE_SECONDS
+
+_NOT_ASKED = "unknown: no kubeconfig was given to ask the server with"
 
 
 class InferenceServerArgs(TypedDict):
-    """What `InferenceServer` needs to know."""
+    """The arguments of `InferenceServer`."""
 
-    instance: str
-    """Name of the stack, and of the Service."""
-    namespace: str
+    namespace: pulumi.Input[str]
     """Namespace of all objects."""
-    weights: StagedWeights
-    """What is served, and must be found on the volume."""
-    volume: PlacedVolume
+    model: arguments.Model
+    """What is served, and must be found on the volume: one repository at one revision."""
+    lock: NotRequired[str | None]
+    """Text of the weights lock file, as it was staged by. Unset: none."""
+    volume: WeightSource
     """The volume that holds the weights."""
-    placement: PodPlacement
+    placement: Placement
     """The nodes to serve on."""
-    engine: Engine
-    """Image and requests, as the stack file has them."""
-    model_file: NotRequired[str | None]
-    """llama.cpp: the GGUF file to serve."""
-    serving: Serving
-    """What the plan settles."""
-    verifier_image: str
-    """Image with Python for the init container."""
-    verify: Verification
-    """How much is read again before each start."""
-    api: ClusterApi
-    """The cluster that it is made in, to see from there when it serves."""
+    engine: ServerEngine
+    """The engine, and what it is started with."""
+    pods: NotRequired[ServerPods]
+    """How many pods there are, and what each asks for. Unset: one pod without GPUs."""
+    limits: NotRequired[StartLimits]
+    """How long a server may take to start and to end. Unset: long enough for the largest models."""
+    verifier_image: pulumi.Input[str]
+    """Image with Python 3.11 or newer, such as `python:3.12-slim`, for the init container that checks the weights."""
+    verify: NotRequired[Verification]
+    """How much is read again before each start. `quick`: small files by hash, large ones by size and times. `full`:
+    every byte. Unset: `quick`."""
+    service_name: NotRequired[str | None]
+    """Name of the Service. Unset: `<stack>-<name>`."""
+    kubeconfig: NotRequired[pulumi.Input[str] | None]
+    """Text of a kubeconfig, as a secret. With it `pulumi up` says what the pods go through, ends early when they cannot
+    start, and asks the server for one token. Unset: Pulumi's own wait."""
+    context: NotRequired[str | None]
+    """Context of that kubeconfig. Unset: its current one."""
 
 
 class InferenceServer(pulumi.ComponentResource):
-    """Serves one model behind one Service."""
+    """Serves one model behind one Service, from weights that were staged and verified."""
 
     endpoint: pulumi.Output[str]
-    """Base URL of the OpenAI-compatible API within the cluster; known when it answers."""
+    """Base URL of the OpenAI-compatible API within the cluster; known when the server is ready."""
+    answered: pulumi.Output[str]
+    """Whether the server answered when it was asked for one token: `yes`, or `unknown: <reason>`. A preview says what
+    an update is expected to say."""
 
     def __init__(self, name: str, args: InferenceServerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._name, self._args = name, whole_numbers(args)
+        self._service_name = self._args.get("service_name") or object_name(name)
+        self._labels = labels(stack_name(), name)
+        self._serving = Serving.of(self._args["engine"], self._args.get("pods", {}), self._args.get("limits", {}))
+        weights = StagedWeights.of(self._args["model"], self._args.get("lock"))
+        placement = PodPlacement.of(self._args["placement"])
+        volume = placed_volumes(self._args["volume"], placement)[0]
         super().__init__("heavylift:index:InferenceServer", name, {}, opts)
-        self._name, self._args = name, args
-        self._labels = labels(args["instance"], "server")
-        self._pod = self._server_pod()
-        port = self._pod.process(Role.ALONE).port
-        service = self._service(port, self._serving(self._workload(), port))
-        self.endpoint = pulumi.Output.concat(
-            "http://", service.metadata["name"], ".", args["namespace"], ".svc:", str(port), "/v1"
-        )
-        self.register_outputs({"endpoint": self.endpoint})
-
-    def _server_pod(self) -> ServerPod:
-        args = self._args
-        return ServerPod(
+        self._pod = ServerPod(
             labels=self._labels,
-            weights=args["weights"],
-            volume=args["volume"],
-            placement=args["placement"],
-            engine=args["engine"],
-            model_file=args.get("model_file"),
-            serving=args["serving"],
-            verifier_image=args["verifier_image"],
-            verify=args["verify"],
+            weights=weights,
+            volume=volume,
+            placement=placement,
+            serving=self._serving,
+            verifier_image=self._args["verifier_image"],
+            verify=Verification(self._args.get("verify", Verification.QUICK)),
             programs=self._programs().metadata["name"],
         )
+        port = self._pod.process(Role.ALONE).port
+        workload = self._workload()
+        self.answered = self._until_it_answers(workload, port)
+        service = self._service(port, self.answered.apply(lambda _: workload))
+        self.endpoint = pulumi.Output.concat(
+            "http://", service.metadata["name"], ".", self._args["namespace"], ".svc:", str(port), "/v1"
+        )
+        self.register_outputs({"endpoint": self.endpoint, "answered": self.answered})
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._args.get("kubeconfig") is not None
 
     def _programs(self) -> ConfigMap:
-        programs = [VERIFIER] if self._args["serving"].nodes == 1 else [fabric.CHECK, VERIFIER]
+        programs = [VERIFIER] if self._serving.nodes == 1 else [fabric.CHECK, VERIFIER]
         return ConfigMap(
             f"{self._name}-verifier",
             metadata=self._metadata(),
@@ -96,53 +116,67 @@ class InferenceServer(pulumi.ComponentResource):
         )
 
     def _workload(self) -> pulumi.CustomResource:
-        if self._args["serving"].pods == 1:
+        if self._serving.pods == 1:
             return self._deployment()
         disruption_budget(self._name, self._metadata(), self._labels, self)
-        return leader_worker_set(self._name, self._metadata(), self._pod, self)
+        annotations = AWAITED_HERE if self._is_watched else {"pulumi.com/waitFor": "condition=Available"}
+        metadata = self._metadata() | {"annotations": annotations}
+        return leader_worker_set(self._name, metadata, self._pod, self._options())
 
-    def _serving(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[pulumi.Resource]:
-        """The workload, as soon as it serves; in a preview, at once."""
-        args, serving = self._args, self._args["serving"]
-        server = Server(
-            api=args["api"],
-            namespace=args["namespace"],
-            instance=args["instance"],
-            labels=self._labels,
-            version=self._pod.version,
-            port=port,
-            pods=serving.pods,
-            seconds=serving.await_seconds,
-        )
+    def _until_it_answers(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[str]:
+        """Whether the server answers, as soon as it is ready; in a preview, at once."""
+        args, serving = self._args, self._serving
+        kubeconfig = args.get("kubeconfig")
+        if kubeconfig is None:
+            return workload.id.apply(lambda _: _NOT_ASKED)
 
-        async def awaited(identity: str) -> pulumi.Resource:
-            if not pulumi.runtime.is_dry_run():
-                name = identity.rpartition("/")[2]
-                await server_watch.until_it_serves(server, name, lambda words: pulumi.info(words, workload))
-            return workload
+        async def answered(known: list[str]) -> str:
+            identity, namespace, version, config = known
+            if pulumi.runtime.is_dry_run():
+                return "yes"
+            server = Server(
+                api=cluster_api(config, args.get("context")),
+                namespace=namespace,
+                instance=stack_name(),
+                labels=self._labels,
+                version=version,
+                port=port,
+                pods=serving.pods,
+                seconds=serving.await_seconds,
+            )
+            name = identity.rpartition("/")[2]
+            return await server_watch.until_it_serves(server, name, lambda words: pulumi.info(words, workload))
 
-        return workload.id.apply(awaited)
+        known = pulumi.Output.all(workload.id, args["namespace"], self._pod.version, kubeconfig)
+        return pulumi.Output.unsecret(known.apply(answered))
 
     def _deployment(self) -> Deployment:
+        own_wait: dict[str, Any] = {"progress_deadline_seconds": self._serving.await_seconds}
         return Deployment(
             self._name,
-            metadata=self._metadata() | {"annotations": AWAITED_HERE},
+            metadata=self._metadata() | ({"annotations": AWAITED_HERE} if self._is_watched else {}),
             spec={
                 "replicas": 1,
                 "strategy": {"type": "Recreate"},
                 "selector": {"match_labels": self._labels},
                 "template": self._pod.template(Role.ALONE),
+                **({} if self._is_watched else own_wait),
             },
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self._options(),
         )
 
+    def _options(self) -> pulumi.ResourceOptions:
+        """Pulumi's own wait, where there is no other, gives up after the cluster."""
+        seconds = f"{self._serving.await_seconds + PULUMI_GRACE_SECONDS}s"
+        own_wait = pulumi.CustomTimeouts(create=seconds, update=seconds)
+        return pulumi.ResourceOptions(parent=self, custom_timeouts=None if self._is_watched else own_wait)
+
     def _service(self, port: int, serving: pulumi.Output[pulumi.Resource]) -> Service:
-        leaders = LEADER if self._args["serving"].pods > 1 else {}
+        leaders = LEADER if self._serving.pods > 1 else {}
         return Service(
             f"{self._name}-service",
             # The pods were awaited; a server that is down for a moment is no fault of the Service.
-            metadata=self._metadata()
-            | {"name": self._args["instance"], "annotations": {"pulumi.com/skipAwait": "true"}},
+            metadata=self._metadata() | {"name": self._service_name, "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
                 "selector": self._labels | leaders,
                 "ports": [{"name": "http", "port": port, "target_port": "http"}],

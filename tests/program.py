@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.cluster import facts as cluster_facts
-from components.cluster.api import ClusterUnreachable
+from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
 from components.pods.placement import HOSTNAME_LABEL
 from components.rollout import server_watch
@@ -18,6 +18,7 @@ from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
 from tests.recording_engine import Recording, record
 
+CLUSTER_IDENTIFIER = "5f0c7a44-6a55-4d52-9f0d-8d2a6a1f0c11"
 PROGRAM = Path(__file__).parent.parent
 OVERRIDES = ("HEAVYLIFT_STAGE_IMAGE", "HEAVYLIFT_ENGINE_IMAGE", "HF_ENDPOINT")
 
@@ -29,7 +30,6 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
     if nodes.fabric:
         allocatable[nodes.fabric.resource] = str(nodes.fabric.count)
     return ClusterFacts(
-        identifier="5f0c7a44-6a55-4d52-9f0d-8d2a6a1f0c11",
         nodes=[
             NodeFacts(name, labels={HOSTNAME_LABEL: name}, allocatable=allocatable)
             for name in nodes.names or ["only-node"]
@@ -70,8 +70,14 @@ def run_program(
             raise cluster
         return cluster or fit_cluster(StackConfig.parse(sections))
 
+    def identified(*_: object, **__: object) -> dict[str, Any]:
+        if isinstance(cluster, ClusterUnreachable):
+            raise cluster
+        return {"metadata": {"uid": CLUSTER_IDENTIFIER}}
+
     monkeypatch.chdir(PROGRAM)
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
+    monkeypatch.setattr(ClusterApi, "read", identified)
     monkeypatch.setattr(server_watch, "until_it_serves", serves_at_once)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")
     monkeypatch.setenv("HEAVYLIFT_KUBE_CONTEXT", "test")

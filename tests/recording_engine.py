@@ -119,6 +119,7 @@ class _RecordingEngine(mocks.MockEngine):
 
 
 _OPTIONS = (
+    "aliases",
     "customTimeouts",
     "deleteBeforeReplace",
     "ignoreChanges",

@@ -8,10 +8,13 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
+import pulumi
 import urllib3
+import yaml
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
 
@@ -94,6 +97,21 @@ class ClusterApi:
         except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
             self._client = None
             raise ClusterUnreachable(" ".join(str(fault).split())) from None
+
+
+@cache
+def cluster_api(kubeconfig: str, context: str | None) -> ClusterApi:
+    """The API server behind the text of a kubeconfig, in the context named or its current one; one client for each.
+
+    Raises pulumi.RunError when the text is no kubeconfig.
+    """
+    try:
+        document = yaml.safe_load(kubeconfig)
+    except yaml.YAMLError:
+        document = None
+    if not isinstance(document, dict):
+        raise pulumi.RunError("kubeconfig: is not the text of a kubeconfig file")
+    return ClusterApi(document | ({"current-context": context} if context else {}))
 
 
 def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:

@@ -61,8 +61,6 @@ class VolumeFacts:
 class ClusterFacts:
     """One cluster, as far as one stack is concerned."""
 
-    identifier: str
-    """Unique to the cluster, whatever its address: the UID of the namespace that every cluster has."""
     nodes: Sequence[NodeFacts] = ()
     pods: Sequence[PodFacts] = ()
     """Pods on the nodes that were asked about."""
@@ -105,7 +103,6 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
         classes = api.read("/apis/storage.k8s.io/v1/storageclasses")["items"]
         storage_classes = _handmade(disks) | dict(_each(_storage_class, classes))
     return ClusterFacts(
-        identifier=api.read("/api/v1/namespaces/kube-system")["metadata"]["uid"],
         nodes=list(_each(_node, api.read("/api/v1/nodes")["items"])),
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims=dict(_each(_claim, claims)),

@@ -28,8 +28,6 @@ from config.stack.sections import Nodes, StackConfig, Taint, TaintEffect, Weight
 class Found:
     """What the preflight found and the program goes by."""
 
-    cluster_identifier: str | None = None
-    """Unique to the cluster; None: not reached."""
     make_namespace: bool = True
     """Whether the namespace is this stack's own: missing, or made by it earlier."""
     adopt_namespace: str | None = None
@@ -87,7 +85,6 @@ def _found(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -
     namespace, existing = stack.cluster.namespace, facts.namespace_labels
     is_own = existing is not None and labels(instance, "namespace").items() <= existing.items()
     return Found(
-        cluster_identifier=facts.identifier,
         make_namespace=existing is None or is_own,
         adopt_namespace=namespace if is_own else None,
         adopt_claim=f"{namespace}/{claim}" if claim in facts.claims else None,

@@ -4,8 +4,8 @@ The same for a server on one node and for each member of a group over several; a
 them, and is checked for it first. Weights are mounted read-only and offline, and no pod knows a token.
 """
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from components.pods.serving import Serving
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.pods.weight_source import PlacedVolume
 from components.rollout.pod_report import VERSION_ANNOTATION
-from config.quantity import quantity_bytes, whole_gibibytes
-from config.stack.sections import Engine, Fabric, Verification
+from config.quantity import whole_gibibytes
+from config.stack.sections import Fabric, Verification
 from engines.process import EngineProcess, Probe, ProcessStart, Role
 from engines.registry import engine_of
 
@@ -38,29 +38,30 @@ class ServerPod:
     weights: StagedWeights
     volume: PlacedVolume
     placement: PodPlacement
-    engine: Engine
-    model_file: str | None
-    """The file to serve, for an engine that serves one file."""
     serving: Serving
-    verifier_image: str
+    verifier_image: pulumi.Input[str]
     """Image with Python for the init container."""
     verify: Verification
-    programs: pulumi.Input[str]
-    """Name of the ConfigMap with the programs of the init containers."""
+    programs: pulumi.Input[str] | None
+    """Name of the ConfigMap with the programs of the init containers; None: left out."""
 
     def template(self, role: Role) -> dict[str, Any]:
         """The pod template of one part of the server."""
         annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
         return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self._spec(role)}
 
-    @property
-    def version(self) -> str:
+    @cached_property
+    def version(self) -> pulumi.Output[str]:
         """Tells the pods of this server from those of before a change: a digest of all that they are made from.
 
-        Names that Pulumi makes are left out of it. A preview does not know them, and they never change by themselves.
+        Names of ConfigMap and claim are left out of it. A preview may not know them, and they never change by
+        themselves.
         """
-        parts = [[self._spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
-        return sha256(json.dumps(parts, sort_keys=True, default=_unnamed).encode()).hexdigest()[:16]
+        unnamed = replace(self, programs=None, volume=self.volume.unnamed())
+        parts = [[unnamed._spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        return pulumi.Output.json_dumps(parts, sort_keys=True).apply(
+            lambda text: sha256(text.encode()).hexdigest()[:16]
+        )
 
     @property
     def roles(self) -> tuple[Role, Role]:
@@ -72,12 +73,12 @@ class ServerPod:
         start = ProcessStart(
             directory=self.weights.directory,
             served_name=self.weights.model.repository,
-            model_file=self.model_file,
+            model_file=self.serving.model_file,
             arguments=self.serving.arguments,
             nodes=self.serving.nodes,
             ready_seconds=self.serving.engine_ready_seconds,
         )
-        return engine_of(self.engine.name).process(start, role)
+        return engine_of(self.serving.engine).process(start, role)
 
     def _fabric(self, role: Role) -> Fabric | None:
         return None if role is Role.ALONE else self.placement.fabric
@@ -114,7 +115,7 @@ class ServerPod:
         return [
             {
                 "name": "fabric",
-                "image": self.engine.image,
+                "image": self.serving.image,
                 "command": command,
                 "env": self._environment(role),
                 "resources": {"limits": limits},
@@ -145,7 +146,7 @@ class ServerPod:
         directories = self._empty_directories(process)
         return {
             "name": "engine",
-            "image": self.engine.image,
+            "image": self.serving.image,
             "command": list(process.command),
             "args": list(process.arguments),
             "env": self._environment(role),
@@ -170,13 +171,11 @@ class ServerPod:
         }
 
     def _environment(self, role: Role) -> list[dict[str, Any]]:
-        """The stack's own wins over the plan's, and that over the engine's."""
+        """The caller's own wins over the engine's."""
         between = {} if role is Role.ALONE else fabric.environment(self.placement.fabric)
         process = self.process(role)
-        values = between | dict(process.environment) | dict(self.serving.environment)
-        plain = [
-            {"name": name, "value": value} for name, value in sorted((values | dict(self.engine.environment)).items())
-        ]
+        values: dict[str, pulumi.Input[str]] = {**between, **process.environment, **self.serving.environment}
+        plain = [{"name": name, "value": values[name]} for name in sorted(values)]
         fields = [
             {"name": name, "value_from": {"field_ref": {"field_path": path}}}
             for name, path in sorted(process.pod_fields.items())
@@ -197,21 +196,17 @@ class ServerPod:
         return directories
 
     def _resources(self, role: Role) -> dict[str, Any]:
-        """What is written to `/dev/shm` counts against the memory limit, so the limit has room for it."""
-        engine, serving = self.engine, self.serving
-        requests: dict[str, str] = {}
-        limits: dict[str, str] = {}
-        if engine.cpus:
-            requests["cpu"] = str(engine.cpus)
-        if engine.memory:
-            requests["memory"] = engine.memory
-            limits["memory"] = whole_gibibytes(quantity_bytes(engine.memory) + serving.shared_memory_bytes)
-        elif serving.memory_bytes:
-            requests["memory"] = limits["memory"] = whole_gibibytes(serving.memory_bytes)
+        serving = self.serving
+        requests = {"cpu": str(serving.cpus) if serving.cpus else None, "memory": serving.memory_request}
+        limits: dict[str, str | None] = {"memory": serving.memory_limit}
         if (resource := self.placement.gpu_resource) and serving.gpus:
             limits[resource] = str(serving.gpus)
         limits |= fabric.resources(self._fabric(role))
-        return {name: amounts for name, amounts in (("requests", requests), ("limits", limits)) if amounts}
+        stated = {
+            kind: {name: amount for name, amount in amounts.items() if amount is not None}
+            for kind, amounts in (("requests", requests), ("limits", limits))
+        }
+        return {kind: amounts for kind, amounts in stated.items() if amounts}
 
     def _security(self, role: Role) -> dict[str, Any]:
         return {"allow_privilege_escalation": False} | fabric.capabilities(self._fabric(role))
@@ -224,8 +219,3 @@ def _probe(path: str, probe: Probe) -> dict[str, Any]:
         "period_seconds": probe.period_seconds,
         "failure_threshold": probe.failure_threshold,
     }
-
-
-def _unnamed(value: object) -> None:
-    if not isinstance(value, pulumi.Output):
-        raise TypeError(f"a pod's template has {value!r}: expected plain values, or names that Pulumi makes")

@@ -1,7 +1,7 @@
 """The volume with the weights, as pods mount it: written by the stager, read by the server."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pulumi
@@ -20,6 +20,12 @@ class PlacedVolume:
     """Volume source of a pod that may write."""
     nodes: int = 1
     """Nodes that each have such a volume of their own; more than 1 only where their names are not known."""
+
+    def unnamed(self) -> "PlacedVolume":
+        """The same volume without the name of its claim."""
+        if "persistent_volume_claim" not in self.source:
+            return self
+        return replace(self, source={"persistent_volume_claim": {"claim_name": None}})
 
     def pod_volume(self) -> dict[str, Any]:
         """The volume of a pod spec, for the stager."""

@@ -20,7 +20,7 @@ from config.stack.file import HUB_TOKEN, NAMESPACE, checked_stack_name
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
 from config.stack.sections import StackConfig
-from config.stack.weights import WeightsLock, read_lock, weights_digest
+from config.stack.weights import WeightsLock, read_lock
 
 T = TypeVar("T")
 
@@ -36,10 +36,6 @@ class RunningStack:
     config: StackConfig
     kubeconfig: Mapping[str, Any]
     """The stack's own context of its kubeconfig file."""
-    lock: WeightsLock | None
-    """The weights lock; None: the stack has none."""
-    digest: str
-    """Identity of the weights."""
     hub_token: pulumi.Output[str] | None
     """The model hub's token, a secret; None: the stack has none."""
 
@@ -57,7 +53,7 @@ def running_stack() -> RunningStack:
     if config is None:
         raise pulumi.RunError(_message(faults))
     kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
-    lock = _read(lambda: _lock(config), None, faults)
+    _read(lambda: _lock(config), None, faults)  # read again when it is planned
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
@@ -65,8 +61,6 @@ def running_stack() -> RunningStack:
         sections=cast(arguments.StackConfig, sections),
         config=config,
         kubeconfig=kubeconfig,
-        lock=lock,
-        digest=weights_digest(config.model, lock.sha256 if lock else None),
         hub_token=token,
     )
 

@@ -70,7 +70,9 @@ def _text(recording: Recording) -> str:
                 "type": registration.type,
                 "parent": registration.parent,
                 "inputs": _without_texts(registration.inputs),
-                "options": {key: value for key, value in registration.options.items() if key != "provider"},
+                "options": {
+                    key: value for key, value in registration.options.items() if key not in ("aliases", "provider")
+                },
                 "depends_on": sorted(urn.rsplit("::", 1)[-1] for urn in registration.depends_on),
             }
             for registration in sorted(recording.registrations, key=lambda registration: registration.urn)

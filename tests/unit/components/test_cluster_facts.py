@@ -60,7 +60,6 @@ def test_all_that_matters_of_a_cluster_is_read() -> None:
     with api_server(ANSWERS) as api:
         facts = read_cluster(api, "serving", WeightsKind.CLAIM)
     assert facts == ClusterFacts(
-        identifier="1234",
         nodes=[
             NodeFacts(
                 name="h200-0",

@@ -21,7 +21,7 @@ ADVICE = "end them, or name another node in heavylift:nodes.names"
 def cluster(*pods: PodFacts, nodes: tuple[str, ...] = ("h200-0", "h200-1"), gpus: int = 8) -> ClusterFacts:
     """Nodes with so many GPUs each, and these pods on them."""
     allocatable = FULL | {GPU: str(gpus)}
-    return ClusterFacts("x", nodes=[NodeFacts(name, allocatable=allocatable) for name in nodes], pods=pods)
+    return ClusterFacts(nodes=[NodeFacts(name, allocatable=allocatable) for name in nodes], pods=pods)
 
 
 def group_of(*names: str) -> StackConfig:

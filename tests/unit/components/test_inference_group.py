@@ -1,45 +1,47 @@
 """Servers over several nodes: ranks from one template, and what keeps the members together, apart and awaited."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from components.cluster.api import ClusterApi
+from components.arguments import Placement, ServerEngine, ServerPods
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.pods.placement import PodPlacement
-from components.pods.weight_source import PlacedVolume
 from config.catalogue import engine_flags
 from config.engine_name import EngineName
-from config.stack.sections import Engine, Fabric, FabricKind, PodNetwork, Verification
+from config.stack import arguments
+from config.stack.sections import FabricKind, PodNetwork
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import PODS_ON_H200, STAGED_KIMI, VLLM, serving
+from tests.unit.components.samples import EIGHT_GPUS, H200, KIMI, LIMITS, VLLM
 
-INFINIBAND = Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8)
-TWO_NODES = replace(PODS_ON_H200, hostnames=["h100-1", "h100-0"], fabric=INFINIBAND)
-DIRECTORY = PlacedVolume("h100-1", {"host_path": {"path": "/mnt/nvme", "type": "Directory"}})
+INFINIBAND: arguments.Fabric = {"kind": FabricKind.INFINIBAND, "resource": "rdma/ib", "count": 8}
+TWO_NODES: Placement = {**H200, "nodes": 2, "hostnames": ["h100-1", "h100-0"], "fabric": INFINIBAND}
 
 
 def served(
-    nodes: int = 2, replicas: int = 1, *, placement: PodPlacement = TWO_NODES, engine: Engine = VLLM
+    nodes: int = 2,
+    replicas: int = 1,
+    *,
+    placement: Placement = TWO_NODES,
+    engine: ServerEngine = VLLM,
+    pods: ServerPods = EIGHT_GPUS,
 ) -> Recording:
     args: InferenceServerArgs = {
-        "instance": "h100x16",
         "namespace": "serving",
-        "weights": STAGED_KIMI,
-        "volume": DIRECTORY,
+        "model": KIMI,
+        "volume": {"host_path": "/mnt/nvme"},
         "placement": placement,
         "engine": engine,
-        "serving": serving(nodes=nodes, replicas=replicas),
+        "pods": {**pods, "nodes_per_server": nodes, "replicas": replicas},
+        "limits": LIMITS,
         "verifier_image": "python:3.12-slim",
-        "verify": Verification.QUICK,
-        "api": ClusterApi({}),
+        "kubeconfig": "{}",
     }
-    return record(lambda: InferenceServer("server", args))
+    return record(lambda: InferenceServer("server", args), stack="h100x16")
 
 
-def with_fabric(**changes: object) -> PodPlacement:
-    return replace(TWO_NODES, fabric=INFINIBAND.model_copy(update=changes))
+def with_fabric(**changes: Any) -> Placement:
+    fabric: arguments.Fabric = {**INFINIBAND, **changes}  # type: ignore[typeddict-item]
+    return {**TWO_NODES, "fabric": fabric}
 
 
 def group(recording: Recording) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def test_leader_and_workers_carry_one_digest_which_changes_with_either() -> None
     [before] = digests(served())
     assert digests(served(replicas=2)) == {before}, "more groups are made from the same template"
     assert digests(served(placement=with_fabric(attachments=["ib-0"]))) != {before}
-    assert digests(served(engine=VLLM.model_copy(update={"cpus": 64}))) != {before}
+    assert digests(served(pods={**EIGHT_GPUS, "cpus": 64})) != {before}
 
 
 def test_no_two_pods_share_a_node_and_all_are_on_nodes_that_were_staged() -> None:
@@ -161,7 +163,7 @@ def test_the_check_travels_with_the_verifier() -> None:
 
 
 def test_without_a_fabric_nothing_is_checked_or_asked_for() -> None:
-    leader, _ = pods(served(placement=replace(TWO_NODES, fabric=None)))
+    leader, _ = pods(served(placement={**TWO_NODES, "fabric": None}))
     assert [container["name"] for container in leader["initContainers"]] == ["verify"]
     assert "rdma/ib" not in str(leader)
     assert "capabilities" not in str(leader)
@@ -209,7 +211,7 @@ def test_replicas_on_one_node_each_are_groups_of_one_without_ranks_or_fabric() -
 @pytest.mark.parametrize("environment", [{"NCCL_DEBUG": "INFO"}, {"NCCL_IB_HCA": "mlx5_2"}])
 def test_the_stacks_own_environment_wins_over_the_fabrics(environment: dict[str, str]) -> None:
     placement = with_fabric(devices=["mlx5_0"])
-    leader, _ = pods(served(placement=placement, engine=VLLM.model_copy(update={"environment": environment})))
+    leader, _ = pods(served(placement=placement, engine={**VLLM, "environment": environment}))
     values = {each["name"]: each.get("value") for each in engine_of(leader)["env"]}
     assert environment.items() <= values.items()
 

@@ -1,67 +1,68 @@
 """The server: started only from verified weights, given time by the plan, and reached by a fixed name."""
 
 import asyncio
-from dataclasses import replace
+import json
 from typing import Any
 
 import pulumi
 import pytest
 from pulumi_kubernetes.core.v1 import Service
 
-from components.cluster.api import ClusterApi
+from components.arguments import Placement, ServerEngine, ServerPods, WeightSource
 from components.inference_server import InferenceServer, InferenceServerArgs
-from components.pods.placement import PodPlacement
-from components.pods.serving import Serving
-from components.pods.staged_weights import StagedWeights
-from components.pods.weight_source import PlacedVolume
 from components.rollout import server_watch
 from components.rollout.server_watch import Server
-from config.stack.sections import Engine, Verification
+from config.stack import arguments as sections
+from config.stack.sections import Verification
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import LLAMA_CPP, PODS_ON_H200, STAGED_GEMMA, STAGED_KIMI, VLLM, serving
+from tests.unit.components.samples import (
+    ANYWHERE,
+    EIGHT_GPUS,
+    GEMMA,
+    H200,
+    KIMI,
+    LIMITS,
+    LLAMA_CPP,
+    ON_H200,
+    UNNAMED,
+    VLLM,
+)
 
-CLAIM = PlacedVolume("h200-0", {"persistent_volume_claim": {"claim_name": "h200-weights-h200-0"}})
-DIRECTORY = PlacedVolume(None, {"host_path": {"path": "/var/lib/weights", "type": "DirectoryOrCreate"}})
+KUBECONFIG = json.dumps({"clusters": [], "contexts": [], "users": []})
 
 
 def arguments(
-    weights: StagedWeights = STAGED_KIMI,
+    model: sections.Model = KIMI,
     *,
-    engine: Engine = VLLM,
-    plan: Serving | None = None,
-    placement: PodPlacement = PODS_ON_H200,
-    volume: PlacedVolume = CLAIM,
-    model_file: str | None = None,
+    engine: ServerEngine = VLLM,
+    pods: ServerPods = EIGHT_GPUS,
+    placement: Placement = H200,
+    volume: WeightSource = ON_H200,
     verify: Verification = Verification.QUICK,
+    kubeconfig: str | None = KUBECONFIG,
+    service_name: str | None = "h200",
 ) -> InferenceServerArgs:
     return {
-        "instance": "h200",
         "namespace": "serving",
-        "weights": weights,
+        "model": model,
         "volume": volume,
         "placement": placement,
         "engine": engine,
-        "model_file": model_file,
-        "serving": plan or serving(),
+        "pods": pods,
+        "limits": LIMITS,
         "verifier_image": "python:3.12-slim",
         "verify": verify,
-        "api": ClusterApi({}),
+        "service_name": service_name,
+        "kubeconfig": kubeconfig,
     }
 
 
-def served(weights: StagedWeights = STAGED_KIMI, **changes: Any) -> Recording:
-    return record(lambda: InferenceServer("server", arguments(weights, **changes)))
+def served(model: sections.Model = KIMI, *, name: str = "server", **changes: Any) -> Recording:
+    return record(lambda: InferenceServer(name, arguments(model, **changes)), stack="h200")
 
 
 def gemma() -> Recording:
-    return served(
-        STAGED_GEMMA,
-        engine=LLAMA_CPP,
-        plan=serving(gpus=0, shared_memory_bytes=0),
-        placement=PodPlacement(),
-        volume=DIRECTORY,
-        model_file="gemma-3-270m-q4_k_m.gguf",
-    )
+    return served(GEMMA, engine=LLAMA_CPP, pods={}, placement=ANYWHERE, volume={"host_path": "/var/lib/weights"})
 
 
 def spec(recording: Recording) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def test_the_service_has_a_fixed_name_and_the_engines_port(made: Any, port: int)
     assert service["spec"]["ports"] == [{"name": "http", "port": port, "targetPort": "http"}]
     assert service["spec"]["selector"] == spec(recording)["template"]["metadata"]["labels"]
     (outputs,) = recording.outputs_of("InferenceServer")
-    assert outputs == {"endpoint": f"http://h200.serving.svc:{port}/v1"}
+    assert outputs == {"endpoint": f"http://h200.serving.svc:{port}/v1", "answered": "yes"}
 
 
 @pytest.mark.parametrize("made", [served, gemma])
@@ -152,10 +153,11 @@ def test_the_service_and_what_depends_on_the_server_wait_until_it_serves(
     """In a preview nothing is waited for."""
     events: list[str] = []
 
-    async def waits(server: Server, workload: str, *_: object) -> None:
+    async def waits(server: Server, workload: str, *_: object) -> str:
         events.append(f"{workload} is waited for")
         await asyncio.sleep(0.1)
         events.append(f"{server.pods} pod of {server.version} serves after at most {server.seconds} s")
+        return "yes"
 
     def program() -> None:
         server = InferenceServer("server", arguments())
@@ -164,7 +166,7 @@ def test_the_service_and_what_depends_on_the_server_wait_until_it_serves(
         server.endpoint.apply(events.append)
 
     monkeypatch.setattr(server_watch, "until_it_serves", waits)
-    recording = record(program, preview=preview)
+    recording = record(program, preview=preview, stack="h200")
     version = spec(recording)["template"]["metadata"]["annotations"]["server.heavylift/template"]
     waited = ["server-id is waited for", f"1 pod of {version} serves after at most 2680 s"]
     assert events[:-2] == ([] if preview else waited)
@@ -199,15 +201,70 @@ def test_pods_carry_a_digest_of_their_template_which_names_that_pulumi_makes_do_
 
     def with_claim(name: str) -> Recording:
         def program() -> None:
-            claim = {"persistent_volume_claim": {"claim_name": pulumi.Output.from_input(name)}}
-            InferenceServer("server", arguments(volume=PlacedVolume("h200-0", claim)))
+            claim: WeightSource = {"claim": pulumi.Output.from_input(name)}
+            InferenceServer("server", arguments(volume=claim))
 
         return record(program)
 
     assert digest(with_claim("one")) == digest(with_claim("other"))
     before = digest(served())
     assert digest(served(verify=Verification.FULL)) != before
-    assert digest(served(engine=VLLM.model_copy(update={"cpus": 64}))) != before
+    assert digest(served(pods={**EIGHT_GPUS, "cpus": 64})) != before
+    assert digest(served(engine={**VLLM, "image": "vllm/vllm-openai:v0.34.0"})) != before
+
+
+def test_an_image_that_another_resource_gives_is_part_of_the_digest() -> None:
+    def digest(image: str) -> str:
+        def program() -> None:
+            engine: ServerEngine = {**VLLM, "image": pulumi.Output.from_input(image)}
+            InferenceServer("server", arguments(engine=engine))
+
+        found: str = spec(record(program))["template"]["metadata"]["annotations"]["server.heavylift/template"]
+        return found
+
+    assert digest("registry/vllm:1") != digest("registry/vllm:2")
+
+
+def test_a_kubeconfig_shows_nowhere_and_makes_no_output_a_secret() -> None:
+    def program() -> None:
+        InferenceServer("server", {**arguments(), "kubeconfig": pulumi.Output.secret('{"users": ["token-of-admin"]}')})
+
+    recording = record(program)
+    assert "token-of-admin" not in str([recording.registrations, recording.outputs])
+    assert all(registration.secrets == frozenset() for registration in recording.registrations)
+    assert recording.outputs_of("InferenceServer")[0]["answered"] == "yes"
+
+
+def test_without_a_kubeconfig_pulumi_waits_by_itself_and_nobody_knows_whether_it_answers() -> None:
+    recording = served(kubeconfig=None)
+    deployment = recording.only(":Deployment")
+    assert "annotations" not in deployment.inputs["metadata"]
+    assert deployment.inputs["spec"]["progressDeadlineSeconds"] == 2680
+    assert deployment.options["customTimeouts"] == {"create": "2800s", "update": "2800s"}, "after the cluster's own"
+    (outputs,) = recording.outputs_of("InferenceServer")
+    assert outputs["answered"].startswith("unknown: ")
+
+
+def test_without_a_kubeconfig_a_group_is_awaited_by_its_condition() -> None:
+    recording = served(kubeconfig=None, pods={**EIGHT_GPUS, "nodes_per_server": 2}, volume={"host_path": "/w"})
+    group = recording.only(":LeaderWorkerSet")
+    assert group.inputs["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Available"
+    assert group.options["customTimeouts"] == {"create": "2800s", "update": "2800s"}
+
+
+def test_two_servers_of_one_stack_share_neither_names_nor_pods() -> None:
+    one, other = (served(name=name, service_name=None) for name in ("chat-server", "code-server"))
+    services = [recording.only(":Service").inputs for recording in (one, other)]
+    assert [service["metadata"]["name"] for service in services] == ["h200-chat-server", "h200-code-server"]
+    assert not services[0]["spec"]["selector"].items() <= spec(other)["template"]["metadata"]["labels"].items()
+
+
+def test_a_group_on_nodes_without_names_finds_them_by_label_and_keeps_apart() -> None:
+    recording = served(placement=UNNAMED, volume={"host_path": "/mnt/nvme"}, pods={**EIGHT_GPUS, "nodes_per_server": 2})
+    template = recording.only(":LeaderWorkerSet").inputs["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    assert template["nodeSelector"] == {"pool": "gpu"}
+    assert "nodeAffinity" not in template["affinity"]
+    assert "podAntiAffinity" in template["affinity"]
 
 
 def test_a_loading_server_is_left_alone_by_liveness_and_kept_from_clients_by_readiness() -> None:
@@ -222,22 +279,13 @@ def test_the_server_is_recreated_and_never_rolled() -> None:
     assert spec(served())["replicas"] == 1
 
 
-def test_shared_memory_is_mounted_and_counted_in_the_memory_limit() -> None:
+def test_shared_memory_is_mounted_and_devices_are_asked_for() -> None:
     recording = served()
     assert {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}} in pod(recording)["volumes"]
     assert {"name": "shared-memory", "mountPath": "/dev/shm"} in engine_of(recording)["volumeMounts"]
     assert engine_of(recording)["resources"] == {
         "requests": {"cpu": "48", "memory": "256Gi"},
         "limits": {"memory": "272Gi", "nvidia.com/gpu": "8"},
-    }
-
-
-def test_without_the_stacks_word_the_memory_is_the_plans() -> None:
-    engine = VLLM.model_copy(update={"memory": None, "cpus": None})
-    recording = served(engine=engine, plan=serving(memory_bytes=100 * 2**30))
-    assert engine_of(recording)["resources"] == {
-        "requests": {"memory": "100Gi"},
-        "limits": {"memory": "100Gi", "nvidia.com/gpu": "8"},
     }
 
 
@@ -248,16 +296,14 @@ def test_a_model_on_the_processor_asks_for_no_gpu_and_no_shared_memory() -> None
 
 
 def test_libraries_that_would_win_over_a_newer_driver_are_hidden() -> None:
-    recording = served(plan=serving(masked="/usr/local/cuda-12.9/compat"))
+    recording = served(pods={**EIGHT_GPUS, "masked_directory": "/usr/local/cuda-12.9/compat"})
     assert {"name": "masked", "emptyDir": {}} in pod(recording)["volumes"]
     assert {"name": "masked", "mountPath": "/usr/local/cuda-12.9/compat"} in engine_of(recording)["volumeMounts"]
 
 
-def test_the_stacks_environment_wins_over_the_plans_and_that_over_the_engines() -> None:
-    engine = VLLM.model_copy(update={"environment": {"FROM_PLAN": "2", "NCCL_DEBUG": "INFO"}})
-    assert environment(served(engine=engine))["FROM_PLAN"] == "2"
-    plan = replace(serving(), environment={"HF_HOME": "/other"})
-    assert environment(served(plan=plan))["HF_HOME"] == "/other"
+def test_the_callers_environment_wins_over_the_engines() -> None:
+    engine: ServerEngine = {**VLLM, "environment": {"HF_HOME": "/other", "NCCL_DEBUG": "INFO"}}
+    assert environment(served(engine=engine)).items() >= {"HF_HOME": "/other", "NCCL_DEBUG": "INFO"}.items()
 
 
 def test_what_the_engine_writes_goes_to_an_empty_volume() -> None:
@@ -281,4 +327,4 @@ def test_the_server_lands_where_the_weights_were_staged() -> None:
 
 def test_llama_cpp_without_a_file_is_refused() -> None:
     with pytest.raises(ValueError, match="needs model_file"):
-        served(STAGED_GEMMA, engine=LLAMA_CPP, plan=serving(gpus=0))
+        served(GEMMA, engine={**LLAMA_CPP, "model_file": None})

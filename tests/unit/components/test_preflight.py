@@ -165,7 +165,7 @@ DISK = "heavylift-heavylift-h200-weights-h200-0"
 
 
 def facts_with_disk(disk: VolumeFacts) -> ClusterFacts:
-    return ClusterFacts(identifier="x", disks={DISK: disk, "somebody-elses": VolumeFacts(1)})
+    return ClusterFacts(disks={DISK: disk, "somebody-elses": VolumeFacts(1)})
 
 
 def test_a_volume_that_an_earlier_stack_left_is_taken_as_it_is() -> None:
@@ -203,7 +203,7 @@ def test_a_volume_in_another_directory_is_refused() -> None:
 
 def test_a_claim_of_another_storage_class_is_refused() -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": "gp3"}})
-    facts = ClusterFacts(identifier="x", claims={"h200-weights": VolumeFacts(1200 * GIB, storage_class="gp2")})
+    facts = ClusterFacts(claims={"h200-weights": VolumeFacts(1200 * GIB, storage_class="gp2")})
     assert volume_faults("h200-weights", stack, facts, 1165 * GIB) == [
         "claim h200-weights: is of storage class gp2: expected gp3; delete it, or correct the stack"
     ]
@@ -223,12 +223,12 @@ def test_a_claim_that_no_storage_class_would_fill_is_refused(
     wanted: str | None, known: dict[str, bool], faults: list[str]
 ) -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": wanted}})
-    facts = ClusterFacts(identifier="x", storage_classes=known)
+    facts = ClusterFacts(storage_classes=known)
     assert volume_faults("h200-weights", stack, facts, 1) == [
         f"heavylift:weights.storage_class: {fault}" for fault in faults
     ]
 
 
 def test_volumes_of_other_names_do_not_matter() -> None:
-    facts = ClusterFacts(identifier="x", disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
+    facts = ClusterFacts(disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
     assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == []

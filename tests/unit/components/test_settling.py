@@ -11,7 +11,7 @@ class Cluster:
     """Answers one after the other; the last one stays."""
 
     def __init__(self, *answers: NodeFacts) -> None:
-        self._answers = [ClusterFacts("1234", nodes=[node]) for node in answers]
+        self._answers = [ClusterFacts(nodes=[node]) for node in answers]
         self.asked = 0
 
     def read(self) -> ClusterFacts:

@@ -165,21 +165,31 @@ def test_pods_that_may_not_be_listed_are_a_warning(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_the_exports_are_endpoint_model_revision_and_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exports_say_where_what_and_whether_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     (exports,) = run_program(monkeypatch, "h200").outputs_of("Stack")
     assert exports["endpoint"] == "http://h200.heavylift.svc:8000/v1"
     assert exports["model"] == "moonshotai/Kimi-K2.5"
     assert exports["revision"] == "4d01dfe0332d63057c186e0b262165819efb6611"
     assert exports["plan"]["verdict"] == "fits"
-    assert set(exports) == {"endpoint", "model", "revision", "plan"}
+    assert exports["answered"] == "yes"
+    assert exports["release"] == {
+        "repository": "moonshotai/Kimi-K2.5",
+        "revision": "4d01dfe0332d63057c186e0b262165819efb6611",
+        "include": [],
+        "weights_digest": "669cddc777e743fa",
+        "engine": "vllm",
+        "version": "0.33.0",
+        "image": "vllm/vllm-openai:v0.33.0",
+    }
+    assert set(exports) == {"endpoint", "answered", "model", "revision", "release", "plan"}
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, stack: str, **options: Any) -> str:
-    """What the program says when it ends before it has registered anything."""
+    """What the program says when it ends before it has registered anything but the provider, which is no object."""
     recording = Recording()
     with pytest.raises(pulumi.RunError) as caught:
         run_program(monkeypatch, stack, into=recording, **options)
-    assert recording.registrations == []
+    assert [each for each in recording.registrations if each.type != "pulumi:providers:kubernetes"] == []
     return str(caught.value)
 
 
@@ -233,7 +243,7 @@ def test_a_lock_that_is_missing_is_refused_together_with_a_name_that_cannot_be_o
 
 def test_faults_of_the_cluster_end_the_program_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = NodeFacts("h200-0", not_ready="kubelet stopped", allocatable={"nvidia.com/gpu": "4"})
-    message = refused(monkeypatch, "h200", cluster=ClusterFacts(identifier="x", nodes=[broken]), preview=True)
+    message = refused(monkeypatch, "h200", cluster=ClusterFacts(nodes=[broken]), preview=True)
     assert message.splitlines() == [
         "cluster 'test' is not fit for this stack, nothing was created:",
         "  node h200-0: is not Ready (kubelet stopped)",
@@ -326,6 +336,15 @@ def test_another_fabric_check_leaves_the_pods_of_a_group_as_they_are(
     assert groups[0] == groups[1]
     programs = [[each.inputs["data"] for each in run.of_type(":ConfigMap")] for run in (before, after)]
     assert programs[0] != programs[1]
+
+
+def test_what_was_made_before_there_was_a_served_model_keeps_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a stack of the first reviewed version has it: resources of the stack itself, whose children follow them."""
+    recording = run_program(monkeypatch, "h200", sections=edited(H200, weights={"keep_newest": 1}))
+    parts = [registration for registration in recording.registrations if registration.parent == "model"]
+    assert {part.name for part in parts} == {"namespace", "nodes", "weights", "stage", "server", "prune"}
+    for part in parts:
+        assert {"spec": {"noParent": True}} in part.options["aliases"]
 
 
 def test_a_namespace_of_somebody_else_is_used_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,48 @@
+"""A plan as the arguments of `InferenceServer`: nothing is decided here."""
+
+from components.arguments import ServerEngine, ServerPods, StartLimits
+from config.quantity import quantity_bytes, whole_gibibytes
+from config.stack import sections
+from engines.plan import Plan
+from planner import TimeLimits
+
+
+def server_engine(plan: Plan, engine: sections.Engine) -> ServerEngine:
+    """The engine of a plan; the stack's own environment wins over the plan's."""
+    return {
+        "name": engine.name,
+        "image": engine.image,
+        "arguments": list(plan.engine_args),
+        "environment": {**dict(plan.engine_env), **engine.environment},
+        "model_file": plan.model_file,
+    }
+
+
+def server_pods(plan: Plan, engine: sections.Engine) -> ServerPods:
+    """The pods of a plan. What is written to `/dev/shm` counts against the memory limit, so the limit has room for
+    it."""
+    shared = plan.host.shared_memory_bytes
+    request = limit = whole_gibibytes(plan.host.memory_bytes) if plan.host.memory_bytes else None
+    if engine.memory:
+        request, limit = engine.memory, whole_gibibytes(quantity_bytes(engine.memory) + shared)
+    return {
+        "replicas": engine.replicas,
+        "nodes_per_server": plan.pods.nodes_per_server,
+        "gpus_per_pod": plan.pods.gpus_per_pod,
+        "cpus": engine.cpus,
+        "memory_request": request,
+        "memory_limit": limit,
+        "shared_memory_bytes": shared,
+        "masked_directory": plan.host.masked_directory,
+    }
+
+
+def start_limits(limits: TimeLimits) -> StartLimits:
+    """The time limits that follow from a plan."""
+    return {
+        "engine_ready_seconds": limits.engine_ready_seconds,
+        "startup_period_seconds": limits.startup_period_seconds,
+        "startup_failure_threshold": limits.startup_failure_threshold,
+        "await_seconds": limits.server_await_seconds,
+        "termination_grace_seconds": limits.termination_grace_seconds,
+    }

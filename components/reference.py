@@ -1,0 +1,64 @@
+"""Writes docs/components.md from the schema that Pulumi infers: `python -m components.reference`."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pulumi.provider.experimental.analyzer import Analyzer, AnalyzeResult, PropertyDefinition
+
+from components.package import COMPONENTS, PACKAGE
+
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+REFERENCE_FILE = _DOCS / "components.md"
+OPENING_FILE = Path(__file__).parent / "reference.md"
+"""The part of the page that is written by hand."""
+
+
+def reference() -> str:
+    """The whole page."""
+    schema = Analyzer(PACKAGE).analyze(list(COMPONENTS))
+    return "\n".join([OPENING_FILE.read_text(), *_components(schema), *_types(schema)])
+
+
+def _components(schema: AnalyzeResult) -> Iterator[str]:
+    for name, component in schema["component_definitions"].items():
+        yield f"## {name}\n\n{_sentence(component.description)}\n"
+        yield from _table("argument", component.inputs)
+        yield from _table("output", component.outputs)
+
+
+def _types(schema: AnalyzeResult) -> Iterator[str]:
+    yield "## Types of arguments and outputs\n"
+    for name, definition in sorted(schema["type_definitions"].items()):
+        yield f"### {name}\n\n{_sentence(definition.description)}\n"
+        if definition.enum:
+            yield f"One of {', '.join(f'`{member.value}`' for member in definition.enum)}.\n"
+        else:
+            yield from _table("key", definition.properties)
+
+
+def _table(heading: str, properties: Mapping[str, PropertyDefinition]) -> Iterator[str]:
+    yield f"| {heading} | type | meaning |\n|---|---|---|"
+    for name, definition in properties.items():
+        required = " **(required)**" if heading != "output" and not definition.optional else ""
+        yield f"| `{name}` | {_type(definition)}{required} | {_sentence(definition.description)} |"
+    yield ""
+
+
+def _type(definition: PropertyDefinition) -> str:
+    if definition.items:
+        return f"list of {_type(definition.items)}"
+    if definition.additional_properties:
+        return f"map of {_type(definition.additional_properties)}"
+    if definition.ref:
+        name = definition.ref.rsplit(":", 1)[-1]
+        return "anything" if name.endswith("/Any") else f"[{name}](#{name.lower()})"
+    return definition.type.value if definition.type else "anything"
+
+
+def _sentence(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    REFERENCE_FILE.write_text(reference())
+    print(f"wrote {REFERENCE_FILE}")

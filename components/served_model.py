@@ -1,0 +1,274 @@
+"""One model, from the sections of a stack file to a server that answers: plan, look, make room, stage, serve, prune.
+
+It refuses, with the planner's own words, before anything is registered. What it makes can be used alone as well; this
+component is what most programs need.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+import pulumi
+from pulumi_kubernetes.core.v1 import Namespace
+
+from components.arguments import whole_numbers
+from components.bare_metal_gpu_nodes import BareMetalGpuNodes
+from components.cluster.preflight import Found
+from components.inference_server import InferenceServer
+from components.planned.model import checked_cluster, planned_model
+from components.pods.labels import labels
+from components.pods.names import object_name, stack_name
+from components.weight_prune import WeightPrune
+from components.weight_stage import WeightStage
+from components.weight_volume import WeightVolume
+from config.catalogue import find_gpu
+from config.stack import arguments
+
+
+class ServedModelArgs(TypedDict):
+    """The arguments of `ServedModel`: the sections of a stack file, and where they go."""
+
+    nodes: NotRequired[arguments.Nodes]
+    """The nodes that stage and serve. Unset: the cluster's only node, without GPUs."""
+    model: arguments.Model
+    """The weights: one repository at one revision."""
+    weights: arguments.Weights
+    """The volume under the weights."""
+    stage: arguments.Stage
+    """The Job that downloads and verifies the weights."""
+    engine: arguments.Engine
+    """The inference server."""
+    namespace: pulumi.Input[str]
+    """Namespace of all objects. Where other resources give it, what an earlier stack left is not looked for."""
+    create_namespace: NotRequired[bool]
+    """Make the namespace where it is missing, and keep it when the stack is destroyed. Unset: it is there already."""
+    kubeconfig: NotRequired[pulumi.Input[str] | None]
+    """Text of the kubeconfig of the cluster that the provider talks to, as a secret. With it the cluster is checked
+    before anything is made, `pulumi up` says what the server goes through, and asks it for one token. Unset: none of
+    that."""
+    context: NotRequired[str | None]
+    """Context of that kubeconfig. Unset: its current one."""
+    hub_token: NotRequired[pulumi.Input[str] | None]
+    """The model hub's token, as a secret. Unset: public repositories only."""
+    service_name: NotRequired[str | None]
+    """Name of the Service; it also marks the staged weights as this model's. Unset: `<stack>-<name>`."""
+    part_prefix: NotRequired[str]
+    """What the names of the components that it makes begin with; empty for a stack of one model. Unset: its own name
+    and a hyphen."""
+
+
+class Release(TypedDict):
+    """What is served, so exactly that another stack can be held against it."""
+
+    repository: str
+    """Repository on the model hub."""
+    revision: str
+    """Its revision, as the stack writes it."""
+    include: Sequence[str]
+    """Patterns of the staged files; empty: all."""
+    weights_digest: str
+    """Identity of the staged weights."""
+    lock_sha256: NotRequired[str]
+    """SHA-256 of the weights lock file, where there is one."""
+    engine: str
+    """Name of the engine."""
+    version: str
+    """Its version."""
+    image: str
+    """Its image."""
+
+
+class ServedModel(pulumi.ComponentResource):
+    """One model, planned, staged, verified and served."""
+
+    endpoint: pulumi.Output[str]
+    """Base URL of the OpenAI-compatible API within the cluster; known when the server is ready."""
+    answered: pulumi.Output[str]
+    """Whether the server answered when it was asked for one token: `yes`, or `unknown: <reason>`. A preview says what
+    an update is expected to say."""
+    model: pulumi.Output[str]
+    """Name under which clients ask for the model."""
+    revision: pulumi.Output[str]
+    """Revision of the weights."""
+    plan: pulumi.Output[Mapping[str, Any]]
+    """The plan, with the keys of `python -m planner fit --json`."""
+    release: pulumi.Output[Release]
+    """What is served."""
+
+    def __init__(self, name: str, args: ServedModelArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._args = args = whole_numbers(args)
+        self._prefix = args.get("part_prefix", f"{name}-")
+        self._service_name = args.get("service_name") or object_name(name)
+        self._planned = planned_model(name, self._sections())
+        cluster = checked_cluster(
+            self._planned,
+            object_name(self._part("weights")),
+            args["namespace"],
+            args.get("kubeconfig"),
+            args.get("context"),
+        )
+        super().__init__("heavylift:index:ServedModel", name, {}, opts)
+        self._namespace = cluster.namespace
+
+        namespace = self._made_namespace(cluster.found)
+        nodes = self._nodes()
+        volume = self._volume(nodes, cluster.found, namespace)
+        stage = self._stage(nodes, volume, [*namespace, nodes, volume])
+        server = self._server(nodes, volume, [stage])
+        self._prune(nodes, volume, stage, [server])
+
+        self.endpoint, self.answered = server.endpoint, server.answered
+        self.model = pulumi.Output.from_input(self._planned.stack.model.repository)
+        self.revision = pulumi.Output.from_input(self._planned.stack.model.revision)
+        self.plan = pulumi.Output.from_input(self._planned.plan.as_dict())
+        self.release = pulumi.Output.from_input(self._release())
+        outputs = ("endpoint", "answered", "model", "revision", "plan", "release")
+        self.register_outputs({output: getattr(self, output) for output in outputs})
+
+    def _sections(self) -> dict[str, Any]:
+        """The sections as a stack file has them."""
+        args = self._args
+        return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
+            "nodes": args.get("nodes", {})
+        }
+
+    def _part(self, part: str) -> str:
+        return f"{self._prefix}{part}"
+
+    def _within(self, depends_on: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
+        """The options of a part. A part that a program made by itself before keeps what it made."""
+        alone = pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)
+        return pulumi.ResourceOptions(parent=self, depends_on=depends_on, aliases=[alone])
+
+    def _made_namespace(self, found: Found) -> list[Namespace]:
+        """The namespace, made or taken over from an earlier life of the stack; nothing where it is not this stack's.
+
+        It outlives the stack, because weights may lie in its claims.
+        """
+        if not (self._args.get("create_namespace") and found.make_namespace):
+            return []
+        kept = pulumi.ResourceOptions(retain_on_delete=True, import_=found.adopt_namespace)
+        return [
+            Namespace(
+                self._part("namespace"),
+                metadata={"name": self._namespace, "labels": labels(stack_name(), "namespace")},
+                opts=pulumi.ResourceOptions.merge(self._within(), kept),
+            )
+        ]
+
+    def _nodes(self) -> BareMetalGpuNodes:
+        nodes, given = self._planned.stack.nodes, self._args.get("nodes", {})
+        return BareMetalGpuNodes(
+            self._part("nodes"),
+            {
+                "hostnames": nodes.names,
+                "gpu_resource": find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
+                "taints": given.get("taints", []),
+                "fabric": given.get("fabric"),
+                "nvme_path": nodes.nvme_path,
+            },
+            self._within(),
+        )
+
+    def _volume(self, nodes: BareMetalGpuNodes, found: Found, after: Sequence[pulumi.Resource]) -> WeightVolume:
+        stack = self._planned.stack
+        return WeightVolume(
+            self._part("weights"),
+            {
+                "kind": stack.weights.kind,
+                "namespace": self._namespace,
+                "path": stack.weights_path,
+                "size_bytes": self._planned.plan.volume_bytes,
+                "storage_class": stack.weights.storage_class,
+                "retain": stack.weights.retain,
+                "placement": nodes.placement,
+                "shared": self._planned.serving.pods > 1,
+                "adopt": found.adopt_claim,
+            },
+            self._within(after),
+        )
+
+    def _stage(self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Resource]) -> WeightStage:
+        stage, limits = self._planned.stack.stage, self._planned.limits
+        return WeightStage(
+            self._part("stage"),
+            {
+                "namespace": self._namespace,
+                "model": self._args["model"],
+                "lock": self._lock(),
+                "volume": volume.source,
+                "placement": nodes.placement,
+                "image": stage.image,
+                "sources": stage.sources,
+                "native_xet": stage.native_xet,
+                "environment": stage.environment,
+                "secret": stage.secret,
+                "service_account": stage.service_account,
+                "hub_token": self._args.get("hub_token"),
+                "owner": self._service_name,
+                "deadline_seconds": limits.stage_deadline_seconds,
+                "await_seconds": limits.stage_await_seconds,
+            },
+            self._within(after),
+        )
+
+    def _server(
+        self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Resource]
+    ) -> InferenceServer:
+        stack = self._planned.stack
+        return InferenceServer(
+            self._part("server"),
+            {
+                "namespace": self._namespace,
+                "model": self._args["model"],
+                "lock": self._lock(),
+                "volume": volume.source,
+                "placement": nodes.placement,
+                "engine": self._planned.engine,
+                "pods": self._planned.pods,
+                "limits": self._planned.start_limits,
+                "verifier_image": stack.stage.image,
+                "verify": stack.weights.verify,
+                "service_name": self._service_name,
+                "kubeconfig": self._args.get("kubeconfig"),
+                "context": self._args.get("context"),
+            },
+            self._within(after),
+        )
+
+    def _prune(
+        self, nodes: BareMetalGpuNodes, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]
+    ) -> None:
+        keep_newest = self._planned.stack.weights.keep_newest
+        if keep_newest is None:
+            return
+        WeightPrune(
+            self._part("prune"),
+            {
+                "namespace": self._namespace,
+                "model": self._args["model"],
+                "lock": self._lock(),
+                "keep_newest": keep_newest,
+                "volume": volume.source,
+                "placement": nodes.placement,
+                "image": self._planned.stack.stage.image,
+                "program": stage.program,
+                "owner": stage.owner,
+            },
+            self._within(after),
+        )
+
+    def _lock(self) -> str | None:
+        return self._planned.lock.text if self._planned.lock else None
+
+    def _release(self) -> Release:
+        model, engine, lock = self._planned.stack.model, self._planned.stack.engine, self._planned.lock
+        release: Release = {
+            "repository": model.repository,
+            "revision": model.revision,
+            "include": list(model.include),
+            "weights_digest": self._planned.digest,
+            "engine": str(engine.name),
+            "version": engine.version,
+            "image": engine.image,
+        }
+        return {**release, "lock_sha256": lock.sha256} if lock else release
