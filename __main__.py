@@ -6,25 +6,15 @@ import components.startup  # noqa: F401
 import json
 
 import pulumi
-from pulumi_kubernetes import Provider
 
-from components.cluster.identity import cluster_identifier
+from components.cluster.provider import cluster_provider
 from components.served_model import ServedModel
 from config.stack.from_pulumi import running_stack
 
 stack = running_stack()
 kubeconfig, context = json.dumps(stack.kubeconfig), stack.config.cluster.context
 
-cluster = Provider(
-    "cluster",
-    kubeconfig=pulumi.Output.secret(kubeconfig),
-    context=context,
-    cluster_identifier=cluster_identifier(kubeconfig, context),
-    enable_server_side_apply=True,
-    # Changed in place, a program or a token in the cluster replaces neither Job nor server.
-    enable_config_map_mutable=True,
-    enable_secret_mutable=True,
-)
+cluster = cluster_provider(kubeconfig, context)
 served = ServedModel(
     "model",
     {

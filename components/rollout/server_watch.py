@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +21,7 @@ from components.cluster.warnings import ClusterWarnings
 from components.rollout.first_answer import NoAnswer, NotAsked, first_answer
 from components.rollout.pod_report import PodReport, report
 from components.rollout.start_failures import Obstacle, Patience, StartFailures
+from components.rollout.workload import changed_since
 
 AWAITED_HERE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 """Annotation of an object that Pulumi takes for ready as soon as it is there. `pulumi.com/skipAwait` would not do: with
@@ -120,6 +122,8 @@ class _Watch:
         if self._ready >= self.server.pods:
             self._failures.note_obstacles({}, now)
             return True
+        if len(self._staying) < self.server.pods:
+            self._require_workload()
         self._failures.note_endings(self._pods, self._began)
         self._failures.note_obstacles(dict(self._obstacles(self._began)), now)
         self._judge(now)
@@ -172,6 +176,13 @@ class _Watch:
         selector = ",".join(f"{name}={value}" for name, value in self.server.labels.items())
         path = f"/api/v1/namespaces/{self.server.namespace}/pods"
         return [report(pod) for pod in self.server.api.read(path, labelSelector=selector)["items"]]
+
+    def _require_workload(self) -> None:
+        """Pods that are missing will come, unless what makes them was changed behind Pulumi's back."""
+        with suppress(ClusterUnreachable):
+            server = self.server
+            if change := changed_since(server.api, server.namespace, self.workload, server.pods):
+                raise pulumi.RunError(f"the server does not run: {change}")
 
     def _bear(self, reason: ClusterUnreachable, now: float) -> None:
         silent = now - self._answered

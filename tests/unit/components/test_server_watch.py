@@ -26,6 +26,10 @@ PATIENT = Patience(between_looks=0.01, between_words=0)
 HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, unheard_of=0.3)
 PODS = "/api/v1/namespaces/serving/pods"
 EVENTS = "/api/v1/namespaces/serving/events"
+WORKLOADS = (
+    "/apis/apps/v1/namespaces/serving/deployments/server-1a2b",
+    "/apis/leaderworkerset.x-k8s.io/v1/namespaces/serving/leaderworkersets/server-1a2b",
+)
 Pods = Sequence[dict[str, Any]]
 
 
@@ -35,12 +39,16 @@ class Cluster:
 
     looks: Sequence[Pods]
     warnings: Pods = ()
+    workload: Answer = field(default_factory=lambda: {"spec": {"replicas": 9}})
+    """The object that makes the pods."""
     answer: Answer = field(default_factory=lambda: {"data": [{"id": "acme/model"}]})
     """To what the server itself is asked."""
     asked: list[Mapping[str, str]] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
 
     def __call__(self, path: str, query: Mapping[str, str]) -> Answer:
+        if path in WORKLOADS:
+            return self.workload
         if path == EVENTS:
             return {"items": list(self.warnings)}
         if "/proxy/" in path:
@@ -129,6 +137,38 @@ def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
 )
 def test_whether_it_answers_is_a_result_of_the_wait(answer: Answer, known: str) -> None:
     assert answered(Cluster([[SERVES]], answer=answer)) == known
+
+
+@pytest.mark.parametrize(
+    ("pods", "workload", "change"),
+    [
+        (1, {"spec": {"replicas": 0}}, "Deployment server-1a2b is scaled to 0 of 1 replicas"),
+        (1, None, "Deployment server-1a2b is no longer in namespace serving"),
+        (1, {"spec": {"replicas": 1, "paused": True}}, "Deployment server-1a2b is paused: `kubectl rollout resume"),
+        (
+            4,
+            {"spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2}}},
+            "LeaderWorkerSet server-1a2b is scaled to 1 of 2 replicas",
+        ),
+        (4, None, "LeaderWorkerSet server-1a2b is no longer in namespace serving"),
+    ],
+)
+def test_a_workload_that_was_changed_behind_pulumis_back_ends_the_wait_at_once(
+    pods: int, workload: Answer, change: str
+) -> None:
+    with pytest.raises(pulumi.RunError) as caught:
+        waited(Cluster([[]], workload=workload), pods)
+    assert str(caught.value).startswith(f"the server does not run: {change}")
+    assert ("`pulumi up --refresh`" in str(caught.value)) is ("paused" not in change)
+
+
+def test_pods_that_are_only_late_are_waited_for() -> None:
+    size = {"leaderWorkerTemplate": {"size": 2}}
+    assert waited(Cluster([[], [SERVES]], workload={"spec": {"replicas": 1}})) == [
+        "0 of 1 pods ready",
+        "1 of 1 pods ready",
+    ]
+    assert waited(Cluster([[], [SERVES, SERVES]], workload={"spec": {"replicas": 1, **size}}), pods=2)
 
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
@@ -305,6 +345,8 @@ def test_the_time_is_that_of_each_group_where_they_change_one_after_the_other() 
     began = time.monotonic()
 
     def one_after_the_other(path: str, _: Mapping[str, str]) -> Answer:
+        if path in WORKLOADS:
+            return {"spec": {"replicas": 2}}
         ready = int((time.monotonic() - began) / 1.2)
         return {"items": [recorded_pod("serves", name=f"server-{number}") for number in range(ready)]}
 
@@ -319,6 +361,8 @@ def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
     def moody(path: str, query: Mapping[str, str]) -> Answer:
         if "/proxy/" in path:
             return {"data": [{"id": "acme/model"}]}
+        if path in WORKLOADS:
+            return {"spec": {"replicas": 1}}
         assert path == PODS
         return None if next(refusals) else {"items": [] if next(iter_looks) else [SERVES]}
 

@@ -260,6 +260,13 @@ def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkey
         "this preview shows"
     ]
     assert recording.of_type(":Deployment")
+    provider = recording.only("providers:kubernetes")
+    assert provider.options["ignoreChanges"] == ["clusterIdentifier", "kubeconfig"], "it stays the one it was"
+
+
+def test_a_cluster_that_was_reached_decides_on_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = run_program(monkeypatch, "h200", preview=True).only("providers:kubernetes")
+    assert "ignoreChanges" not in provider.options
 
 
 def test_an_update_without_a_cluster_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
