@@ -26,6 +26,7 @@ from engines.registry import engine_of
 VERIFIER = Path(__file__).resolve().parents[2] / "stager" / "verify.py"
 _VERIFIER_MOUNT = "/heavylift"
 _VERIFIER_RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+"""Our own choice: hashing takes little memory, and the processors that nobody else uses at the time."""
 _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
 _PROGRAMS = {"name": "verifier", "mount_path": _VERIFIER_MOUNT, "read_only": True}
 

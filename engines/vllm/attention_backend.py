@@ -20,12 +20,16 @@ class Backend:
     name: str
     block: int
     """Tokens of a KV block, and what a stated block size must be a multiple of."""
+    latent: bool = True
+    """Whether it is for latent attention (MLA)."""
+    own_fp8_layout: bool = False
+    """Whether an fp8 cache of latent attention has the layout `fp8_ds_mla`, with scales and rotary parts in 16 bits."""
 
 
 def attention_backend(shape: Shape, capability: tuple[int, int], *, fp8: bool, dcp: int) -> Backend | None:
     """The backend for a model on a GPU of that compute capability. `None`: vLLM has none."""
     if not isinstance(shape.attention, LatentAttention):
-        return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK)
+        return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK, latent=False)
     if shape.attention.indexer:
         return _sparse(capability, fp8=fp8)
     return _latent(shape.attention, capability, fp8=fp8, dcp=dcp)
@@ -36,7 +40,7 @@ def _sparse(capability: tuple[int, int], *, fp8: bool) -> Backend | None:
     if capability[0] == 10 and fp8:
         return Backend("FLASHINFER_MLA_SPARSE", 64)
     if capability[0] in (9, 10):
-        return Backend("FLASHMLA_SPARSE", 64)
+        return Backend("FLASHMLA_SPARSE", 64, own_fp8_layout=True)
     return None
 
 

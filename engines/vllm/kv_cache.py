@@ -52,7 +52,7 @@ def _latent_bytes(attention: LatentAttention, dtype: str, backend: Backend) -> i
     latent = attention.kv_rank + attention.rope_dim
     if dtype in LATENT_ONLY:
         size = LATENT_ONLY[dtype]
-    elif is_fp8(dtype) and backend.name == "FLASHMLA_SPARSE":
+    elif is_fp8(dtype) and backend.own_fp8_layout:
         size = _SPARSE_FP8_BYTES
     else:
         size = latent * ELEMENT_BYTES[dtype]
@@ -143,7 +143,10 @@ def stage_pool(
 
 
 def _group_size(growing: int, others: int) -> int:
-    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more."""
+    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more.
+
+    The limit is vLLM's own (`vllm/v1/core/kv_cache_utils.py`, 0.33.0).
+    """
     rarer, commoner = sorted((growing, others))
     return commoner if commoner < 1.25 * rarer else rarer
 

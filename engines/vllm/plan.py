@@ -87,8 +87,7 @@ def _memory(resolved: ResolvedRequest) -> Memory | None:
         return None
     if layout.pp > shape.layers or shape.heads % layout.tp or not every_stage_grows(resolved):
         return None
-    latent = "MLA" in backend.name
-    if resolved.kv_cache_dtype not in ELEMENT_BYTES and not (latent and resolved.kv_cache_dtype in LATENT_ONLY):
+    if resolved.kv_cache_dtype not in ELEMENT_BYTES and not (backend.latent and resolved.kv_cache_dtype in LATENT_ONLY):
         return None
     return memory_of(resolved, resolved.gpu.memory_bytes, backend)
 
