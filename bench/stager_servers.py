@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -95,26 +96,26 @@ class Server:
 @contextmanager
 def running_nginx(served: Path, files: Sequence[BenchFile], scratch: Path) -> Iterator[Server]:
     """nginx as a hub with one repository, whose files lie in `served`."""
-    port = _free_port()
-    for name, answer in _hub_answers(files).items():
+    port = free_port()
+    for name, answer in hub_answers(files).items():
         (scratch / name).write_text(json.dumps(answer))
     configuration = scratch / "nginx.conf"
     configuration.write_text(_nginx_configuration(port, served, files, scratch))
     program = next((ensure(NGINX) / "root").glob("usr/sbin/nginx"))
-    with _running([program, "-c", configuration, "-p", scratch, "-e", scratch / "errors"], {}, port) as server:
+    with running([program, "-c", configuration, "-p", scratch, "-e", scratch / "errors"], {}, port) as server:
         yield server
 
 
 @contextmanager
 def running_versitygw(buckets: Path) -> Iterator[Server]:
     """versitygw, with every folder of `buckets` a bucket."""
-    port = _free_port()
+    port = free_port()
     secrets = {
         "ROOT_ACCESS_KEY": S3_ENVIRONMENT["AWS_ACCESS_KEY_ID"],
         "ROOT_SECRET_KEY": S3_ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
     }
     program = ensure(VERSITYGW_PIECE) / "versitygw"
-    with _running([program, "--port", f"127.0.0.1:{port}", "posix", buckets], secrets, port) as server:
+    with running([program, "--port", f"127.0.0.1:{port}", "posix", buckets], secrets, port) as server:
         yield server
 
 
@@ -132,14 +133,18 @@ def fill_bucket(server: Server, served: Path, files: Sequence[BenchFile]) -> Non
         client.upload_file(str(served / file.name), BUCKET, file.name)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
 
 
 @contextmanager
-def _running(command: Sequence[str | Path], environment: Mapping[str, str], port: int) -> Iterator[Server]:
+def running(
+    command: Sequence[str | Path], environment: Mapping[str, str], port: int, *, scheme: str = "http"
+) -> Iterator[Server]:
+    """A server process that listens on `port`, until the block ends."""
     process = subprocess.Popen(
         list(map(str, command)),
         env={**os.environ, **environment},
@@ -149,9 +154,9 @@ def _running(command: Sequence[str | Path], environment: Mapping[str, str], port
     )
     try:
         _wait_for_port(process, port)
-        yield Server(f"http://127.0.0.1:{port}", process)
+        yield Server(f"{scheme}://127.0.0.1:{port}", process)
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait()
 
 
@@ -167,7 +172,7 @@ def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
     raise RuntimeError(f"{process.args!r} does not listen on port {port}")
 
 
-def _hub_answers(files: Sequence[BenchFile]) -> dict[str, object]:
+def hub_answers(files: Sequence[BenchFile]) -> dict[str, object]:
     """What the hub answers to the two questions about a repository, as file name and content."""
     lfs = {file.name: {"sha256": file.sha256, "size": file.size, "pointerSize": 134} for file in files}
     siblings = [{"rfilename": f.name, "size": f.size, "blobId": "0" * 40, "lfs": lfs[f.name]} for f in files]

@@ -17,6 +17,7 @@ from components.arguments import Placement, WeightSource, whole_numbers
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
+from components.pods.stage_fleet import StageFleet
 from components.pods.staged_weights import StagedWeights
 from components.pods.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
@@ -67,6 +68,11 @@ class WeightStageArgs(TypedDict):
     sources: NotRequired[Sequence[str]]
     """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`. Unset:
     `hub`."""
+    fan_out: NotRequired[bool]
+    """Let the nodes share one download: two or more, by name, each with a volume of its own; needs a lock. Unset:
+    false."""
+    streams: NotRequired[int | None]
+    """Connections at once on each node. Unset: as many as the line rewards."""
     native_xet: NotRequired[bool]
     """Let the hub's own client fetch whole files by Xet's protocol. Unset: false."""
     environment: NotRequired[Mapping[str, pulumi.Input[str]]]
@@ -109,6 +115,7 @@ class WeightStage(pulumi.ComponentResource):
         self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
         self._program = self._program_map()
         self._token = self._token_secret()
+        self._fleet = self._fleet_of(volumes)
         self._stager = StagerJob(
             stack_name(), name, self._args["image"], self._placement, self._program.metadata["name"]
         )
@@ -129,6 +136,16 @@ class WeightStage(pulumi.ComponentResource):
             data=stager_files() | ({_LOCK_FILE: lock} if lock else {}),
             opts=pulumi.ResourceOptions(parent=self),
         )
+
+    def _fleet_of(self, volumes: Sequence[PlacedVolume]) -> StageFleet | None:
+        if not self._args.get("fan_out"):
+            return None
+        if len(volumes) < 2 or not self._args.get("lock"):
+            raise pulumi.RunError(
+                f"fan_out: {len(volumes)} volume(s), {'a' if self._args.get('lock') else 'no'} lock: expected two "
+                "nodes or more by name, each with a volume of its own, and a lock; nothing was created"
+            )
+        return StageFleet(self._name, self._args["namespace"], volumes, self)
 
     def _token_secret(self) -> Secret | None:
         token = self._args.get("hub_token")
@@ -156,13 +173,14 @@ class WeightStage(pulumi.ComponentResource):
         )
 
     def _pod(self, volume: PlacedVolume) -> dict[str, Any]:
-        return self._stager.pod(
+        pod = self._stager.pod(
             volume,
-            self._stage_container(),
+            self._stage_container(volume),
             init_containers=[self._requirements_container()],
             scratch=[_PACKAGES],
             service_account=self._args.get("service_account"),
         )
+        return pod | self._fleet.pod(volume) if self._fleet else pod
 
     def _requirements_container(self) -> dict[str, Any]:
         return self._stager.container(
@@ -174,10 +192,10 @@ class WeightStage(pulumi.ComponentResource):
             weights=False,
         )
 
-    def _stage_container(self) -> dict[str, Any]:
+    def _stage_container(self, volume: PlacedVolume) -> dict[str, Any]:
         container = self._stager.container(
             "stage",
-            ["python3", "-m", "stager", "stage", *self._arguments()],
+            ["python3", "-m", "stager", "stage", *self._arguments(), *self._fleet_arguments(volume)],
             resources=_RESOURCES,
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
@@ -185,7 +203,8 @@ class WeightStage(pulumi.ComponentResource):
         secret = self._args.get("secret")
         return {
             **container,
-            "env": [*container["env"], *self._token_environment()],
+            "env": [*container["env"], *self._token_environment(), *(self._fleet.environment if self._fleet else [])],
+            **({"ports": self._fleet.ports} if self._fleet else {}),
             **({} if secret is None else {"env_from": [{"secret_ref": {"name": secret}}]}),
         }
 
@@ -197,10 +216,14 @@ class WeightStage(pulumi.ComponentResource):
             pulumi.Output.concat("--user=", self.owner),
             *(f"--include={pattern}" for pattern in model.include),
             *(f"--source={source}" for source in args.get("sources") or ["hub"]),
+            *([f"--streams={args['streams']}"] if args.get("streams") else []),
             *(["--native-xet"] if args.get("native_xet") else []),
             *(["--allow-unpinned"] if model.allow_unpinned else []),
             *([f"--lock={STAGER}/{_LOCK_FILE}"] if args.get("lock") else []),
         ]
+
+    def _fleet_arguments(self, volume: PlacedVolume) -> list[pulumi.Input[str]]:
+        return self._fleet.arguments(volume) if self._fleet else []
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
         """What both containers see; the caller's own environment wins."""

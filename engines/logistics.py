@@ -31,8 +31,15 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_s
 
 
 def download_seconds(request: FitRequest, weights: int) -> float:
-    """Seconds to bring the weights to one volume, at the stated bandwidth."""
-    return weights / request.staging_bytes_per_second
+    """Seconds to bring the weights to the volumes of all nodes, at the stated bandwidths.
+
+    Nodes that share one download take it over the line once, and then, at worst, all that they miss from the others.
+    """
+    once = weights / request.staging_bytes_per_second
+    if request.node_bytes_per_second is None:
+        return once * request.staging_nodes
+    missing = weights * (request.staging_nodes - 1) / request.staging_nodes
+    return once + missing / request.node_bytes_per_second
 
 
 def load_seconds(request: FitRequest, weights: int, start_seconds: float) -> float:

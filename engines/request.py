@@ -13,6 +13,9 @@ from config.engine_name import EngineName
 DEFAULT_STAGING_BYTES_PER_SECOND = 250e6
 """What a 2 Gbit/s line brings: slow on purpose, because deadlines follow from it."""
 
+DEFAULT_NODE_BYTES_PER_SECOND = 1.25e9
+"""10 Gbit/s: slow for servers with GPUs, for the same reason."""
+
 DEFAULT_READ_BYTES_PER_SECOND = 2e9
 """From local NVMe into GPUs. A public log of Kimi-K2.6 on 8 B300 loads 595 GB in 4.4 minutes: 2.25 GB/s."""
 
@@ -100,6 +103,11 @@ class FitRequest:
     volume_bytes: int | None = None
     """Size set for the weights volume; unset: as the plan derives it."""
     staging_bytes_per_second: float = DEFAULT_STAGING_BYTES_PER_SECOND
+    """Of the site's line to the hub or mirror, which all nodes share."""
+    staging_nodes: int = 1
+    """Nodes that bring the weights over that line, each to a volume of its own."""
+    node_bytes_per_second: float | None = None
+    """Between two nodes, where the nodes share one download; unset: they do not."""
     read_bytes_per_second: float = DEFAULT_READ_BYTES_PER_SECOND
     deployment: Deployment | None = None
     """Unset: the question is about one server and its memory, whatever else a stack would need."""

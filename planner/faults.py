@@ -44,6 +44,7 @@ def _is_rate(value: float) -> bool:
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "available_kv_gib": (_is_positive, "a number above 0"),
     "staging_bytes_per_second": (_is_rate, "at least 1 byte per second"),
+    "node_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "read_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "usd_per_gpu_hour": (lambda value: 0 <= value <= _MOST, "dollars, 0 or more"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),

@@ -12,7 +12,7 @@ from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
 from config.stack.sections import StackConfig, WeightsKind
 from config.stack.weights import WeightsLock, read_lock
-from engines.request import DEFAULT_STAGING_BYTES_PER_SECOND, Deployment, FitRequest
+from engines.request import DEFAULT_NODE_BYTES_PER_SECOND, DEFAULT_STAGING_BYTES_PER_SECOND, Deployment, FitRequest
 
 
 def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
@@ -72,4 +72,11 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         keep_revisions=weights.keep_revisions,
         volume_bytes=quantity_bytes(weights.size) if weights.size else None,
         staging_bytes_per_second=bandwidth,
+        staging_nodes=stack.staging_nodes,
+        node_bytes_per_second=_node_bandwidth(stack) if stack.fan_out else None,
     )
+
+
+def _node_bandwidth(stack: StackConfig) -> float:
+    stated = stack.stage.node_bandwidth
+    return bytes_per_second(stated) if stated else DEFAULT_NODE_BYTES_PER_SECOND

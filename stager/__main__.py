@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stager import verify
-from stager.command_line import parser
+from stager.command_line import membership, parser
 from stager.errors import StagerError, Stopped, WrongUsage
 from stager.order import Order
 from stager.progress import Progress
@@ -79,6 +79,7 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         streams=options.streams,
         stall_seconds=options.stall_seconds,
         lease_seconds=options.lease_seconds,
+        fleet=membership(options),
     )
     with Progress() as progress:
         stage(order, progress, ending)

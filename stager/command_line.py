@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from stager.errors import WrongUsage
 from stager.lease import LEASE_SECONDS
 from stager.listing import REPOSITORY
-from stager.order import DEFAULT_STALL_SECONDS, default_mirror_streams
-from stager.source_name import HUB
+from stager.order import DEFAULT_STALL_SECONDS, FLEET_SECRET, PATIENCE_SECONDS, Membership, default_mirror_streams
+from stager.source_name import HUB, is_web_address
 from stager.streams import MOST_STREAMS
 from stager.users import USER
 from stager.verify import TERMINATION_LOG
 
 MOST_SECONDS = 86_400
+SECRET = re.compile(r"[!-~]{16,200}")
 
 Doors = argparse._SubParsersAction
 
@@ -47,7 +52,27 @@ def _add_stage(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser
         action="store_true",
         help=f"let the hub's own client fetch whole files, by Xet's protocol where it can; {HUB} must be asked first",
     )
+    _add_fleet(door)
     return door
+
+
+def _add_fleet(door: argparse.ArgumentParser) -> None:
+    door.add_argument(
+        "--peer",
+        dest="peers",
+        type=_peer,
+        action="append",
+        default=[],
+        metavar="NAME=http://HOST:PORT",
+        help=f"a node that stages the same; repeat for all, this one too, in one order (needs {FLEET_SECRET}, --lock)",
+    )
+    door.add_argument("--node", type=_text, metavar="NAME", help="which of the peers this one is")
+    door.add_argument(
+        "--peer-seconds",
+        type=_between(float, 0.1, MOST_SECONDS),
+        default=PATIENCE_SECONDS,
+        help="fetch what a node was to fetch that was silent, or got nowhere, for so long (default: %(default)s)",
+    )
 
 
 def _add_lock(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -139,6 +164,31 @@ def _text(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty")
     return text
+
+
+def _peer(text: str) -> tuple[str, str]:
+    name, _, url = text.partition("=")
+    if not (name and is_web_address(url) and url.startswith("http://") and urlsplit(url).port and url.count("/") == 2):
+        raise argparse.ArgumentTypeError(f"is {text!r}, expected NAME=http://HOST:PORT")
+    return name, url
+
+
+def membership(options: argparse.Namespace) -> Membership | None:
+    """The fleet that the options of `stage` and the environment name, if they name one; raises `WrongUsage`."""
+    names = [name for name, _ in options.peers]
+    if not names and options.node is None:
+        return None
+    if len(set(names)) < max(2, len(names)):
+        raise WrongUsage(f"--peer: expected two different nodes or more, got {', '.join(names) or 'none'}")
+    if options.node not in names:
+        raise WrongUsage(f"--node {options.node}: expected one of the peers: {', '.join(names)}")
+    if options.lock is None:
+        raise WrongUsage("--peer without --lock: expected a lock, from which all nodes know the same files and hashes")
+    secret = os.environ.get(FLEET_SECRET, "")
+    if not SECRET.fullmatch(secret):
+        raise WrongUsage(f"{FLEET_SECRET}: expected the fleet's secret, 16 to 200 characters without spaces")
+    url = dict(options.peers)[options.node]
+    return Membership(tuple(options.peers), options.node, urlsplit(url).port or 0, secret, options.peer_seconds)
 
 
 def _path(text: str) -> Path:

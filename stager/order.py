@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stager.lease import LEASE_SECONDS
 from stager.source_name import HUB
 
 DEFAULT_STALL_SECONDS = 30.0
+FLEET_SECRET = "STAGER_FLEET_SECRET"  # noqa: S105 - the name of the variable, not a secret
+PATIENCE_SECONDS = 60.0
+"""A node that was silent, or got nowhere, for so long loses its files to the others."""
 
 
 def default_mirror_streams() -> int:
@@ -23,6 +26,25 @@ def default_mirror_streams() -> int:
     cores took 14% more CPU time for 2 GiB from a server nearby, measured in November 2026.
     """
     return max(8, min(16, 2 * len(os.sched_getaffinity(0))))
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Who belongs to a fleet, as all of them are told in the same order, and which of them this one is."""
+
+    members: tuple[tuple[str, str], ...]
+    """Name and address (http://host:port) of each."""
+    me: str
+    port: int
+    """Where this one listens."""
+    secret: str = field(repr=False)
+    """Known to the members only."""
+    patience_seconds: float = PATIENCE_SECONDS
+
+    @property
+    def place(self) -> int:
+        """The place of this one among the members."""
+        return [name for name, _ in self.members].index(self.me)
 
 
 @dataclass(frozen=True)
@@ -42,3 +64,4 @@ class Order:
     """Unset: as many as the line rewards."""
     stall_seconds: float = DEFAULT_STALL_SECONDS
     lease_seconds: float = LEASE_SECONDS
+    fleet: Membership | None = None

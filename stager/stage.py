@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stager.ending import pause_until
 from stager.environment import require_usable_environment
 from stager.errors import StagerError, WrongUsage
 from stager.lease import Lease
-from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, select
+from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, RemoteFile, select
 from stager.lockfile import read_lock
 from stager.manifest import withdraw_manifest, write_manifest
 from stager.order import Order
@@ -31,6 +33,9 @@ from stager.users import mark
 from stager.verify import OWN_DIRECTORY, Manifest, Unverified, foreign_files, manifest_path, problems, read_manifest
 from stager.volume import make_directory, replace_file, require_space, volume_error
 
+if TYPE_CHECKING:
+    from stager.sharing import Sharing
+
 
 def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
     """Bring the directory to completion; raises `StagerError`. `ending` is set when the process is told to stop."""
@@ -39,13 +44,16 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
         raise WrongUsage(f"--native-xet with --source {order.sources[0]} first: expected {HUB} to be asked first")
     locked = _locked_listing(order)
     make_directory(order.directory)
-    if _needs_no_mark(order) and _is_staged(order, locked, progress):
+    if _needs_no_mark(order) and not order.fleet and _is_staged(order, locked, progress):
         return
     try:
-        with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
-            _stage_alone(order, locked, lease, progress, ending)
-            if order.user:
-                mark(order.directory, order.user)
+        with _sharing(order, locked, progress, ending) as sharing:
+            with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
+                _stage_alone(order, locked, lease, sharing, progress, ending)
+                if order.user:
+                    mark(order.directory, order.user)
+            if sharing:
+                sharing.linger()
     except OSError as error:
         raise volume_error(error, Path(error.filename or order.directory)) from None
 
@@ -69,20 +77,41 @@ def _is_staged(order: Order, locked: Listing | None, progress: Progress) -> bool
     return True
 
 
+def _sharing(
+    order: Order, locked: Listing | None, progress: Progress, ending: threading.Event
+) -> AbstractContextManager[Sharing | None]:
+    """This stager's part in its fleet, if it belongs to one."""
+    if order.fleet is None or locked is None:
+        return nullcontext()
+    from stager.sharing import Sharing  # only here, for the time that it takes to import
+
+    def open_file(file: RemoteFile) -> int:
+        return os.open(order.directory / file.path, os.O_RDONLY | os.O_NOFOLLOW)
+
+    return Sharing(order.fleet, locked, open_file, stall_seconds=order.stall_seconds, progress=progress, ending=ending)
+
+
 def _stage_alone(
-    order: Order, locked: Listing | None, lease: Lease, progress: Progress, ending: threading.Event
+    order: Order,
+    locked: Listing | None,
+    lease: Lease,
+    sharing: Sharing | None,
+    progress: Progress,
+    ending: threading.Event,
 ) -> None:
     """What only the holder of the lease may do; another stager may have done it while we waited."""
     found = _problems(order, locked)
     if not found:
         _say_staged(order, progress)
+        if sharing:
+            sharing.offer_all()
         return
     if manifest_path(order.directory).exists():
         progress.say(f"staging again: {'; '.join(found)}")
         withdraw_manifest(order.directory)
     listing = locked or _hub_listing(order, progress, ending)
     _refuse_foreign_files(order.directory, listing)
-    _transfer(order, listing, lease, progress, ending)
+    _transfer(order, listing, lease, sharing, progress, ending)
 
 
 def _locked_listing(order: Order) -> Listing | None:
@@ -161,16 +190,29 @@ def _refuse_foreign_files(directory: Path, listing: Listing) -> None:
         )
 
 
-def _transfer(order: Order, listing: Listing, lease: Lease, progress: Progress, ending: threading.Event) -> None:
+def _transfer(
+    order: Order,
+    listing: Listing,
+    lease: Lease,
+    sharing: Sharing | None,
+    progress: Progress,
+    ending: threading.Event,
+) -> None:
     """Fetch and verify what the volume has not yet, and mark the directory as complete."""
     progress.say(
         f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
     )
     streams = StreamCount(fixed=order.streams)
     reader = RangeReader(streams=streams.most, stall_seconds=order.stall_seconds)
-    supply = Supply(sources(order.sources, listing, reader), say=progress.say, pause=pause_until(ending))
+    parts = [Part(order.directory, file) for file in listing.files]
+    asked, pause = sources(order.sources, listing, reader), pause_until(ending)
+    if sharing:
+        kept = {part.file.path for part in parts if part.bytes_on_disk}
+        supply: Supply = sharing.supply(asked, kept, say=progress.say, pause=pause)
+    else:
+        supply = Supply(asked, say=progress.say, pause=pause)
     transfer = Transfer(
-        [Part(order.directory, file) for file in listing.files],
+        parts,
         supply,
         progress=progress,
         require_lease=lease.require,

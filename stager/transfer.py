@@ -25,6 +25,7 @@ from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 3.0
+IDLE_SECONDS = 0.2
 FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
 STRAGGLER_RATIO = 20
@@ -81,6 +82,7 @@ class Transfer:
             raise Stopped(STOPPED)
         if self._failures:
             raise StagerError("; ".join(f"{path}: {reason}" for path, reason in sorted(self._failures.items())))
+
         return [job.part for job in self._jobs.all]
 
     def _run_streams(self) -> None:
@@ -141,7 +143,7 @@ class Transfer:
                 if (work := self._claim()) is not None:
                     self._busy += 1
                     return work
-                self._changed.wait(1.0)
+                self._changed.wait(IDLE_SECONDS)
         return None
 
     def _claim(self) -> Callable[[], None] | None:

@@ -141,7 +141,15 @@ class Stage(TypedDict):
     lock: NotRequired[str]
     """Path of a weights lock file; what it lists is staged, and nothing else."""
     bandwidth: NotRequired[str]
-    """Bandwidth to rely on while staging, such as `10 Gbit/s`; the Job's deadline follows from it."""
+    """Bandwidth of the site's line to the hub or mirror, such as `10 Gbit/s`, which all nodes share; the Jobs' deadline
+    follows from it."""
+    fan_out: NotRequired[bool]
+    """Let the nodes share one download: each fetches a part of the files and takes the others from the nodes that have
+    them. Unset: where several nodes are named, each with weights of its own, and there is a lock."""
+    node_bandwidth: NotRequired[str]
+    """Bandwidth between two nodes, for what they take from each other, such as `100 Gbit/s`; unset: 10 Gbit/s."""
+    streams: NotRequired[int]
+    """Connections at once on each node; unset: as many as the line rewards."""
     environment: NotRequired[Mapping[str, str]]
     """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
     secret: NotRequired[str]

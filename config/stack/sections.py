@@ -27,6 +27,7 @@ from config.matching import Checking, Matching
 from config.quantity import Quantity
 from stager.listing import FULL_COMMIT, REPOSITORY
 from stager.source_name import SOURCES, is_source
+from stager.streams import MOST_STREAMS
 
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0. Text that looks like a number is none, as `true` is no text: YAML has types."""
@@ -288,7 +289,15 @@ class Stage(Section):
     lock: Text | None = None
     """Path of a weights lock file; what it lists is staged, and nothing else."""
     bandwidth: Bandwidth | None = None
-    """Bandwidth to rely on while staging, such as `10 Gbit/s`; the Job's deadline follows from it."""
+    """Bandwidth of the site's line to the hub or mirror, such as `10 Gbit/s`, which all nodes share; the Jobs' deadline
+    follows from it."""
+    fan_out: StrictBool | None = None
+    """Let the nodes share one download: each fetches a part of the files and takes the others from the nodes that have
+    them. Unset: where several nodes are named, each with weights of its own, and there is a lock."""
+    node_bandwidth: Bandwidth | None = None
+    """Bandwidth between two nodes, for what they take from each other, such as `100 Gbit/s`; unset: 10 Gbit/s."""
+    streams: Annotated[int, Strict(), Field(ge=1, le=MOST_STREAMS)] | None = None
+    """Connections at once on each node; unset: as many as the line rewards."""
     environment: Mapping[str, str] = {}
     """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
     secret: NodeName | None = None
@@ -398,6 +407,18 @@ class StackConfig(Section):
         """Directory on the nodes under which weights are staged; None for a claim."""
         return None if self.weights.kind is WeightsKind.CLAIM else self.weights.path or self.nodes.nvme_path
 
+    @property
+    def fan_out(self) -> bool:
+        """Whether the nodes share one download."""
+        if self.stage.fan_out is not None:
+            return self.stage.fan_out
+        return _may_fan_out(self.nodes, self.weights, self.stage)
+
+    @property
+    def staging_nodes(self) -> int:
+        """How many nodes bring the weights over the site's line, each to a volume of its own."""
+        return 1 if self.weights.kind is WeightsKind.CLAIM else max(1, len(self.nodes.names))
+
 
 def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     """Faults between keys of different objects, and with the catalogue: of every object without a fault of its own."""
@@ -411,6 +432,29 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
         yield from _volume_contradictions(nodes, weights)
     if stage:
         yield from _source_contradictions(stage)
+    if nodes and weights and stage:
+        yield from _fan_out_contradictions(nodes, weights, stage)
+
+
+def _fan_out_contradictions(nodes: Nodes, weights: Weights, stage: Stage) -> Iterator[str]:
+    key = "heavylift:stage.fan_out: is true"
+    if not stage.fan_out:
+        if stage.node_bandwidth and (stage.fan_out is False or not _may_fan_out(nodes, weights, stage)):
+            yield (
+                f"heavylift:stage.node_bandwidth: '{stage.node_bandwidth}' has no meaning where nodes do not share a "
+                "download: expected it to be left out"
+            )
+        return
+    if len(nodes.names) < 2:
+        yield f"{key} with {len(nodes.names)} names in nodes.names: expected two or more, which share a download"
+    if weights.kind is WeightsKind.CLAIM:
+        yield f"{key} and weights.kind is claim: expected host-path, where each node has weights of its own"
+    if stage.lock is None:
+        yield f"{key} without stage.lock: expected a lock, by whose hashes the nodes judge what they get"
+
+
+def _may_fan_out(nodes: Nodes, weights: Weights, stage: Stage) -> bool:
+    return len(nodes.names) > 1 and weights.kind is not WeightsKind.CLAIM and stage.lock is not None
 
 
 def _sound(section: type[AnySection], values: Any) -> AnySection | None:

@@ -25,18 +25,26 @@ def _arithmetic(request: FitRequest, plan: Plan) -> Iterator[str]:
     if any(problem.code in _NOTHING_TO_EXPLAIN for problem in plan.problems):
         return
     model = find_model(request.model, request.include)
-    yield from _bytes(model, plan)
+    yield from _bytes(request, model, plan)
     yield from engine_of(request.engine).explain(request, model, plan)
 
 
-def _bytes(model: ModelSpec, plan: Plan) -> Iterator[str]:
+def _bytes(request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
     if plan.weights_bytes is None or plan.disk_bytes is None:
         return
     source = model.checkpoint.staged_bytes_source or "the sum of its tensors"
     yield f"weights staged = {plan.weights_bytes:,} bytes  [{source}]"
     yield f"volume = kept revisions x weights + 10% of one = {plan.disk_bytes:,} bytes"
-    yield f"download = weights / bandwidth = {plan.download_seconds} s"
+    yield f"download = {_download(request)} = {plan.download_seconds} s"
     yield f"load = weights / read bandwidth + engine start = {plan.load_seconds} s"
+
+
+def _download(request: FitRequest) -> str:
+    if request.staging_nodes == 1:
+        return "weights / bandwidth"
+    if request.node_bytes_per_second is None:
+        return f"{request.staging_nodes} nodes x weights / bandwidth"
+    return f"weights / bandwidth + {request.staging_nodes - 1}/{request.staging_nodes} weights / node bandwidth"
 
 
 def _verdict(plan: Plan) -> Iterator[str]:

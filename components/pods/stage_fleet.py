@@ -1,0 +1,95 @@
+"""What the stage Jobs of several nodes need to share one download: names, a port, a secret, and leave to talk.
+
+Each pod is found by a name of its own below a headless Service, whichever node it is on and however often it is
+started. Only stage pods of the same stack may connect to the port, and only with the stack's own secret.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.core.v1 import Secret, Service
+from pulumi_kubernetes.networking.v1 import NetworkPolicy
+
+from components.pods.labels import labels
+from components.pods.names import object_name, stack_name
+from components.pods.weight_source import PlacedVolume
+from stager.order import FLEET_SECRET
+
+PORT = 8470
+_SECRET_BYTES = 32
+
+
+class StageFleet:
+    """The Jobs of the component `name` that fill `volumes`, one on each named node; makes what they share."""
+
+    def __init__(
+        self, name: str, namespace: pulumi.Input[str], volumes: Sequence[PlacedVolume], parent: pulumi.Resource
+    ) -> None:
+        self._namespace = namespace
+        self._volumes = volumes
+        self._service = object_name(f"{name}-peers")
+        selector = labels(stack_name(), name)
+        metadata = {"namespace": namespace, "labels": selector}
+        port = {"protocol": "TCP", "port": PORT}
+        Service(
+            f"{name}-peers",
+            # Its pods come and go with the Jobs: there is nothing to wait for.
+            metadata=metadata | {"name": self._service, "annotations": {"pulumi.com/skipAwait": "true"}},
+            spec={
+                "cluster_ip": "None",
+                "selector": selector,
+                "publish_not_ready_addresses": True,
+                "ports": [{"name": "weights", **port}],
+            },
+            opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
+        )
+        NetworkPolicy(
+            f"{name}-peers",
+            metadata=metadata,
+            spec={
+                "pod_selector": {"match_labels": selector},
+                "policy_types": ["Ingress"],
+                "ingress": [{"from": [{"pod_selector": {"match_labels": selector}}], "ports": [port]}],
+            },
+            opts=pulumi.ResourceOptions(parent=parent),
+        )
+        self._secret = Secret(
+            f"{name}-peers",
+            metadata=metadata,
+            string_data={FLEET_SECRET: pulumi.Output.secret(secrets.token_urlsafe(_SECRET_BYTES))},
+            # Made once, and kept in the stack's state from then on.
+            opts=pulumi.ResourceOptions(parent=parent, ignore_changes=["stringData", "data"]),
+        )
+
+    def arguments(self, volume: PlacedVolume) -> list[pulumi.Input[str]]:
+        """What the stager on the node of `volume` is told about the others."""
+        peers = [
+            pulumi.Output.concat(f"--peer={other.hostname}=http://", self._host(other), ".", self._address)
+            for other in self._volumes
+        ]
+        return [f"--node={volume.hostname}", *peers]
+
+    def pod(self, volume: PlacedVolume) -> dict[str, Any]:
+        """What makes the pod of `volume` known by its name."""
+        return {"hostname": self._host(volume), "subdomain": self._service}
+
+    @property
+    def environment(self) -> list[dict[str, Any]]:
+        """The secret, for the stager's container."""
+        reference = {"name": self._secret.metadata["name"], "key": FLEET_SECRET}
+        return [{"name": FLEET_SECRET, "value_from": {"secret_key_ref": reference}}]
+
+    @property
+    def ports(self) -> list[dict[str, Any]]:
+        """The ports of the stager's container."""
+        return [{"name": "weights", "container_port": PORT}]
+
+    @property
+    def _address(self) -> pulumi.Output[str]:
+        return pulumi.Output.concat(self._service, ".", self._namespace, f".svc:{PORT}")
+
+    def _host(self, volume: PlacedVolume) -> str:
+        """A label of DNS, which the name of a node need not be."""
+        return f"node-{self._volumes.index(volume)}"
