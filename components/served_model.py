@@ -199,6 +199,8 @@ class ServedModel(pulumi.ComponentResource):
                 "placement": nodes.placement,
                 "image": stage.image,
                 "sources": stage.sources,
+                "fan_out": self._planned.stack.fan_out,
+                "streams": stage.streams,
                 "native_xet": stage.native_xet,
                 "environment": stage.environment,
                 "secret": stage.secret,
