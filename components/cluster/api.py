@@ -99,18 +99,22 @@ class ClusterApi:
             raise ClusterUnreachable(" ".join(str(fault).split())) from None
 
 
-@cache
-def cluster_api(kubeconfig: str, context: str | None) -> ClusterApi:
-    """The API server behind the text of a kubeconfig, in the context named or its current one; one client for each.
+def cluster_api(kubeconfig: str | Mapping[str, Any], context: str | None) -> ClusterApi:
+    """The API server behind a kubeconfig, in the context named or its current one; one client for each.
 
-    Raises pulumi.RunError when the text is no kubeconfig.
+    A program in YAML hands over a kubeconfig in JSON as an object. Raises pulumi.RunError when it is no kubeconfig.
     """
+    return _cluster_api(kubeconfig if isinstance(kubeconfig, str) else json.dumps(kubeconfig), context)
+
+
+@cache
+def _cluster_api(kubeconfig: str, context: str | None) -> ClusterApi:
     try:
         document = yaml.safe_load(kubeconfig)
     except yaml.YAMLError:
         document = None
     if not isinstance(document, dict):
-        raise pulumi.RunError("kubeconfig: is not the text of a kubeconfig file")
+        raise pulumi.RunError("kubeconfig: is not the text of a kubeconfig file; nothing was created")
     return ClusterApi(document | ({"current-context": context} if context else {}))
 
 

@@ -9,6 +9,7 @@ import pytest
 from pulumi.provider.experimental.analyzer import Analyzer, PropertyDefinition
 from pulumi.provider.experimental.component import ComponentProvider
 
+from components.__main__ import Host
 from components.package import COMPONENTS, PACKAGE
 from components.reference import REFERENCE_FILE, reference
 from tests.recording_engine import Recording, record
@@ -135,6 +136,19 @@ def test_values_of_another_language_mean_what_they_mean_in_python() -> None:
     assert engine["resources"]["limits"] == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
     assert "--full" in spec["leaderTemplate"]["spec"]["initContainers"][-1]["command"]
     assert recording.only(":Service").inputs["metadata"]["name"] == "h200-sample"
+
+
+def test_what_a_component_refuses_is_shown_without_a_stack_of_calls() -> None:
+    host = Host(list(COMPONENTS), PACKAGE)
+    inputs = {**INPUTS["WeightVolume"], "sizeBytes": None}
+
+    def construct() -> None:
+        host.construct("sample", f"{PACKAGE}:index:WeightVolume", inputs)
+
+    with pytest.raises(pulumi.InputPropertiesError) as refusal:
+        record(construct, stack="h200")
+    assert str(refusal.value).endswith("size_bytes: is missing: kind local needs it")
+    assert refusal.value.errors == [], "the SDK does not send a message without them"
 
 
 def test_the_committed_page_of_components_is_what_the_schema_says() -> None:
