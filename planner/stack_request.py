@@ -37,7 +37,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         weights_bytes=lock.total_bytes if lock else None,
         include=tuple(model.include),
         gpu=nodes.gpu,
-        nodes=max(1, len(nodes.names) // engine.replicas),
+        nodes=max(1, nodes.count // engine.replicas),
         gpus_per_node=nodes.gpus_per_node,
         fabric=nodes.fabric.kind if nodes.fabric else None,
         driver=nodes.driver,
@@ -64,7 +64,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         extra_args=tuple(engine.extra_args),
         model_file=engine.model_file,
         deployment=Deployment(
-            nodes=max(1, len(nodes.names)),
+            nodes=nodes.count,
             replicas=engine.replicas,
             volume_has_size=weights.kind is not WeightsKind.HOST_PATH,
             locked_files=tuple(lock.files) if lock else None,

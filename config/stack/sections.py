@@ -173,6 +173,11 @@ class Nodes(Section):
     usd_per_gpu_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
     """What a GPU costs per hour; unset: the plan knows no cost."""
 
+    @property
+    def count(self) -> int:
+        """How many there are; without names: the cluster's only one."""
+        return len(self.names) or 1
+
     @field_validator("names")
     @classmethod
     def _are_different(cls, names: Sequence[str]) -> Sequence[str]:
@@ -489,7 +494,7 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
         )
-    if kind is WeightsKind.LOCAL and len(nodes.names) != 1:
+    if kind is WeightsKind.LOCAL and (nodes.count != 1 or not nodes.names):
         yield (
             f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"
