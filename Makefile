@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -65,14 +65,20 @@ bench-preview: $(READY) ## what a preview costs beside a program with one Config
 bench-scale: $(READY) ## whether 32 groups of two nodes cost more each than eight
 	@$(BIN)/python -m bench.scale
 
-bench-stager: $(READY) ## the stager beside hf download, s5cmd and boto3: several minutes
+bench-stager: $(READY) ## the stager beside hf download, s5cmd, boto3 and aria2c, and a fleet: half an hour
 	@$(BIN)/python -m bench.stager
 	@$(BIN)/python -m bench.stager --capped
+	@$(BIN)/python -m bench.stager_wan
+	@$(BIN)/python -m bench.stager_wan --tls
+	@$(BIN)/python -m bench.stager_fleet
 
 SEED ?= 1
 ROUNDS ?= 1000
 fuzz-stager: $(READY) ## kill, truncate, corrupt and delay at random: SEED=1 ROUNDS=1000
 	@$(BIN)/python -m tests.fuzz.stager --seed $(SEED) --rounds $(ROUNDS)
+
+fuzz-fleet: $(READY) ## kill, freeze, cut off and corrupt nodes that share a download: SEED=1 ROUNDS=1000, as root
+	@$(BIN)/python -m tests.fuzz.fleet --seed $(SEED) --rounds $(ROUNDS)
 
 lab: $(READY) ## take up a real engine and cluster on this machine
 	@$(BIN)/python -m lab up

@@ -29,6 +29,9 @@ MOST_NODES = 8
 PORT = 8470
 RUN_SECONDS = 240
 ONE_COPY = 1.05
+PATIENCE_SECONDS = 4.0
+LONG_PATIENCE_SECONDS = 60.0
+"""Where nothing goes wrong, a busy machine must not look like a node that is gone."""
 IN_NAMESPACE = "HEAVYLIFT_FUZZ_FLEET"
 ENDED = (0, 1, 143, -signal.SIGKILL, -signal.SIGTERM)
 HUB_ADDRESS = "10.77.0.254"
@@ -62,11 +65,12 @@ class Fleet(Nodes):
     def __init__(self, hub: HubClient, place: Path) -> None:
         super().__init__(hub, place, MOST_NODES, module="tests.fuzz.small_blocks")
         self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self.patience = PATIENCE_SECONDS
 
     def begin(self, node: int, count: int) -> None:
         """Start the stager of `node`, one of `count`."""
         addresses = [f"http://10.77.0.{other + 1}:{PORT}" for other in range(count)]
-        options = ("--peer-seconds", "3", "--stall-seconds", "1", "--streams", "3")
+        options = ("--peer-seconds", self.patience, "--stall-seconds", self.patience / 2, "--streams", 3)
         with self._log(node).open("a") as log:
             self.running[node] = subprocess.Popen(
                 ["ip", "netns", "exec", f"n{node}", *self.command(node, *options, addresses=addresses)],
@@ -189,11 +193,12 @@ def play(fleet: Fleet, this: Round) -> None:
     fleet.hub.clear_requests()
     deeds = [chance.choice(DEEDS) for _ in range(chance.choice([0, 1, 1, 2, 3]))]
     faults = [random_hub_fault(chance) for _ in range(chance.randint(0, 2) if deeds else 0)]
+    late = chance.choice([0, 0, 1]) if count > 2 else 0
+    fleet.patience = PATIENCE_SECONDS if deeds or late else LONG_PATIENCE_SECONDS
     fleet.hub.fault("slow", path="/storage/*", bytes_per_second=chance.choice([6e6, 2e7]))
     for fault in faults:
         fleet.hub.fault(**fault)
         this.note(f"fault: {fault}")
-    late = chance.choice([0, 0, 1]) if count > 2 else 0
     this.note(f"{count} nodes, {late} late")
     for node in range(count - late):
         fleet.begin(node, count)

@@ -69,11 +69,16 @@ class Nodes:
         return self.place / f"log-{node}"
 
     def command(self, node: int, *options: object, addresses: Sequence[str] | None = None) -> list[str]:
-        """The command line of node `node`; `addresses` are where it looks for the others, if not at their ports."""
-        addresses = addresses or [f"http://127.0.0.1:{port}" for port in self.ports]
+        """The command line of node `node`.
+
+        `addresses` are where it looks for the others, if not at their ports; with none it is alone.
+        """
+        if addresses is None:
+            addresses = [f"http://127.0.0.1:{port}" for port in self.ports]
         peers = [f"--peer=node-{other}={address}" for other, address in enumerate(addresses)]
         command = [sys.executable, "-m", self._module, "stage", "--directory", self.tree(node), "--lock", self.lock]
-        command += ["--repository", REPOSITORY, "--revision", COMMIT, "--lease-seconds", "2", "--node", f"node-{node}"]
+        command += ["--repository", REPOSITORY, "--revision", COMMIT, "--lease-seconds", "2"]
+        peers += [f"--node=node-{node}"] if peers else []
         return list(map(str, [*command, *peers, *options]))
 
     def start(
