@@ -61,9 +61,8 @@ def main() -> None:
         nodes = Nodes(hub, Path(directory), max(options.nodes))
         hub.fault("slow", path="/storage/*", bytes_per_second=cap)
         print(f"{nodes.total / 1e6:.1f} MB in {len(nodes.truth)} files, hub line {cap / 1e6:g} MB/s\n", flush=True)
-        print(
-            "| nodes | download | copies from the hub | seconds | bound, s | times the bound |\n|---|---|---|---|---|---|"
-        )
+        print("| nodes | download | copies from the hub | seconds | bound, s | times the bound |")
+        print("|---|---|---|---|---|---|")
         for count in options.nodes:
             print(row(nodes, count, cap, share=True), flush=True)
         print(row(nodes, min(2, max(options.nodes)), cap, share=False), flush=True)
