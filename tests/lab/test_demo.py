@@ -8,6 +8,7 @@ import yaml
 
 from lab import engine
 from lab.lifecycle import Lab
+from lab.project import Project
 from lab.site import CHECKOUT, Site, directory_of, load
 from tests.lab.sharing import LABS_OF_THEIR_OWN
 
@@ -40,38 +41,43 @@ def in_order(text: str, wanted: list[str]) -> bool:
     return True
 
 
-def test_the_demo_takes_everything_up_and_prints_an_answer_and_demo_down_leaves_nothing(second_checkout: Path) -> None:
-    shown = demo(second_checkout)
+def answer_of(shown: subprocess.CompletedProcess[str]) -> str:
+    """The model's answer, after everything that the demo shows before it."""
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert in_order(shown.stdout, ANSWERED), shown.stdout
     [answer] = [line for line in shown.stdout.splitlines() if line.startswith("  answer ")]
-    assert len(answer.split()) > 3
+    return answer.removeprefix("  answer ").strip()
+
+
+def own_kubeconfig(cluster: Path, directory: Path) -> Path:
+    """A person's own kubeconfig, which knows the lab's cluster by another name."""
+    kubeconfig = yaml.safe_load(cluster.read_text())
+    kubeconfig["contexts"] = [{**kubeconfig["contexts"][0], "name": "kind-dev"}]
+    kubeconfig["current-context"] = ""
+    own = directory / "kubeconfig"
+    own.write_text(yaml.safe_dump(kubeconfig))
+    return own
+
+
+def test_the_demo_answers_on_a_lab_that_it_takes_up_and_on_somebodys_own_cluster_and_leaves_nothing(
+    second_checkout: Path, tmp_path: Path
+) -> None:
+    assert len(answer_of(demo(second_checkout)).split()) > 2
+    site = Lab(directory_of(second_checkout)).site
+    settings = engine.settings(site)
+    served = Project(site.directory / "program", settings, "dev").destroy()
+    assert served.status == 0, served
+
+    # Its nodes cannot pull the public images, so the lab's take their place; everything else is the person's own.
+    own = {name: value for name, value in settings.items() if name.endswith("_IMAGE") or name == "HF_ENDPOINT"}
+    own["KUBECONFIG"] = str(own_kubeconfig(site.kubeconfig, tmp_path))
+    assert answer_of(demo(second_checkout, "--context", "kind-dev", **own))
+    gone = demo(second_checkout, "--context", "kind-dev", "--down", **own)
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+
     gone = demo(second_checkout, "--down")
     assert gone.returncode == 0, gone.stdout + gone.stderr
     assert load(directory_of(second_checkout)) is None
-
-
-def test_the_demo_uses_somebodys_own_context_with_the_same_stack_file(second_checkout: Path, tmp_path: Path) -> None:
-    # A lab's cluster under another name; its nodes cannot pull the public images, so its own take their place.
-    started = Lab(directory_of(second_checkout))
-    python = str(second_checkout / ".venv/bin/python")
-    subprocess.run([python, "-m", "lab", "up"], cwd=second_checkout, check=True, capture_output=True)
-    kubeconfig = yaml.safe_load(started.site.kubeconfig.read_text())
-    kubeconfig["contexts"] = [{**kubeconfig["contexts"][0], "name": "kind-dev"}]
-    kubeconfig["current-context"] = ""
-    own = tmp_path / "kubeconfig"
-    own.write_text(yaml.safe_dump(kubeconfig))
-    settings = {
-        name: value
-        for name, value in engine.settings(started.site).items()
-        if name.endswith("_IMAGE") or name == "HF_ENDPOINT"
-    }
-    settings |= {"KUBECONFIG": str(own)}
-    shown = demo(second_checkout, "--context", "kind-dev", **settings)
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert in_order(shown.stdout, ANSWERED), shown.stdout
-    gone = demo(second_checkout, "--context", "kind-dev", "--down", **settings)
-    assert gone.returncode == 0, gone.stdout + gone.stderr
 
 
 def test_a_context_that_is_not_there_gets_one_line_that_names_those_that_are(site: Site) -> None:
