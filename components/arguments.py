@@ -77,6 +77,8 @@ class ServerPods(TypedDict):
     """Most memory that each pod may use, what it writes to `/dev/shm` included. Unset: no limit."""
     shared_memory_bytes: NotRequired[int]
     """Size of `/dev/shm`, in memory. Unset: the container runtime's default."""
+    collective_library: NotRequired[str | None]
+    """Library through which the ranks of a server talk, `NCCL` or `RCCL`; it is named in messages. Unset: NCCL."""
     masked_directory: NotRequired[str | None]
     """Directory of the image to be hidden under an empty volume. Unset: none."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from config.catalogue import CollectiveLibrary
+
 Verdict = Literal["fits", "tight", "rejected", "unknown"]
 """`fits`: even at the worst of the range. `tight`: only at the likely end. `rejected`: it cannot work. `unknown`: the
 facts do not decide it, and a warning or problem says what is missing."""
@@ -105,6 +107,8 @@ class Host:
     """Size of the memory-backed `/dev/shm`; 0 where no processes share tensors. It counts in the memory limit."""
     memory_bytes: int | None = None
     """Memory that the server's container needs, `/dev/shm` included."""
+    collective_library: CollectiveLibrary | None = None
+    """Library through which the ranks of a server talk; `None`: there are no GPUs."""
     masked_directory: str | None = None
     """A directory of the engine image over which an empty volume must be mounted (CUDA compatibility libraries that
     would win over a newer driver)."""

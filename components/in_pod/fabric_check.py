@@ -150,6 +150,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path("/"), help="read the trees below this directory")
     parser.add_argument("--device", action="append", default=[], dest="devices", help="device to use; unset: all given")
     parser.add_argument("--resource", default="", help="the device plugin's resource, for the messages")
+    parser.add_argument("--library", default="NCCL", help="the collective library, for the messages")
     return parser
 
 
@@ -158,9 +159,10 @@ def main() -> int:
     arguments = command_line().parse_args()
     found = problems(arguments.root, devices=arguments.devices, resource=arguments.resource)
     if not found:
-        print("InfiniBand is there: NCCL will use it")
+        print(f"InfiniBand is there: {arguments.library} will use it")
         return 0
-    print("NCCL would not use InfiniBand here, although the stack asks for it:", *found, sep="\n  ", file=sys.stderr)
+    heading = f"{arguments.library} would not use InfiniBand here, although the stack asks for it:"
+    print(heading, *found, sep="\n  ", file=sys.stderr)
     return 1
 
 

@@ -33,6 +33,7 @@ def server_pods(plan: Plan, engine: sections.Engine) -> ServerPods:
         "memory_request": request,
         "memory_limit": limit,
         "shared_memory_bytes": shared,
+        "collective_library": plan.host.collective_library,
         "masked_directory": plan.host.masked_directory,
     }
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from config.catalogue import CollectiveLibrary
 from config.stack.sections import Fabric, FabricKind, PodNetwork
 
 CHECK = Path(__file__).parent.parent / "in_pod" / "fabric_check.py"
@@ -19,7 +20,7 @@ _POD_INTERFACE = "eth0"
 
 
 def environment(fabric: Fabric | None) -> dict[str, str]:
-    """Environment of NCCL and of the libraries below it; None: sockets over the pods' own network.
+    """Environment of NCCL, or of RCCL, which reads the same names; None: sockets over the pods' own network.
 
     NCCL_NET makes NCCL fail where it would otherwise fall back on sockets without a word. Names and values:
     docs.nvidia.com/deeplearning/nccl/user-guide, environment variables; the AWS EFA guide for FI_PROVIDER.
@@ -63,12 +64,13 @@ def annotations(fabric: Fabric | None) -> dict[str, str]:
     return {"k8s.v1.cni.cncf.io/networks": ",".join(attachments)} if attachments else {}
 
 
-def check_command(fabric: Fabric | None, mount: str) -> list[str] | None:
+def check_command(fabric: Fabric | None, mount: str, library: str | None = None) -> list[str] | None:
     """The command that checks the fabric from within a pod; None: there is nothing to check."""
     if fabric is None or fabric.kind is not FabricKind.INFINIBAND:
         return None
     named = [f"--device={device}" for device in fabric.devices]
-    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *named]
+    other = [f"--library={library}"] if library not in (None, CollectiveLibrary.NCCL) else []
+    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *named, *other]
 
 
 def exclusive_topology(fabric: Fabric | None) -> Mapping[str, str]:

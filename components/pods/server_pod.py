@@ -109,7 +109,7 @@ class ServerPod:
 
     def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
         """The check runs as the engine would: in its image, with its environment, devices and rights."""
-        command = fabric.check_command(self._fabric(role), _VERIFIER_MOUNT)
+        command = fabric.check_command(self._fabric(role), _VERIFIER_MOUNT, self.serving.collective_library)
         if command is None:
             return []
         limits = {"cpu": "1", "memory": "256Mi", **fabric.resources(self._fabric(role))}

@@ -36,6 +36,8 @@ class Serving:
     memory_limit: str | None
     shared_memory_bytes: int
     """Size of `/dev/shm`, in memory; 0: the container runtime's default."""
+    collective_library: str | None
+    """Library through which the ranks of a server talk; None: NCCL."""
     masked_directory: str | None
     """Directory of the image to be hidden under an empty volume; None: there is none."""
     engine_ready_seconds: int
@@ -70,6 +72,7 @@ class Serving:
             memory_request=pods.get("memory_request"),
             memory_limit=pods.get("memory_limit"),
             shared_memory_bytes=pods.get("shared_memory_bytes", 0),
+            collective_library=pods.get("collective_library"),
             masked_directory=pods.get("masked_directory"),
             engine_ready_seconds=limits.get("engine_ready_seconds", _READY_SECONDS),
             startup_period_seconds=period,

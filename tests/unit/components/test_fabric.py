@@ -3,6 +3,7 @@
 import pytest
 
 from components.pods import fabric
+from config.catalogue import CollectiveLibrary
 from config.stack.sections import Fabric, FabricKind, GpuDirect, PodNetwork
 
 INFINIBAND = Fabric(kind=FabricKind.INFINIBAND, resource="rdma/ib", count=8)
@@ -68,3 +69,10 @@ def test_the_check_looks_at_the_devices_that_the_stack_names() -> None:
         *("python3", "/heavylift/fabric_check.py", "--resource", "rdma/ib"),
         *("--device=mlx5_0", "--device=mlx5_1"),
     ]
+
+
+def test_the_check_names_the_collective_library_of_the_gpus() -> None:
+    command = fabric.check_command(INFINIBAND, "/heavylift", CollectiveLibrary.RCCL)
+    assert command is not None
+    assert command[-1] == "--library=RCCL"
+    assert fabric.check_command(INFINIBAND, "/heavylift", CollectiveLibrary.NCCL) == command[:-1]

@@ -191,9 +191,9 @@ def test_an_interface_that_the_pod_lacks_is_refused_with_those_it_has(root: Path
     assert "NCCL_SOCKET_IFNAME is bond0, and the interfaces are eth0, lo" in faults[0]
 
 
-def run(root: Path) -> subprocess.CompletedProcess[str]:
+def run(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """The program as the container runs it: alone, without anything of this project on its path."""
-    command = [sys.executable, "-I", fabric_check.__file__, "--root", str(root), "--resource", "rdma/ib"]
+    command = [sys.executable, "-I", fabric_check.__file__, "--root", str(root), "--resource", "rdma/ib", *options]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
@@ -212,3 +212,7 @@ def test_run_alone_it_prints_all_problems_at_once_and_fails(root: Path) -> None:
     assert heading.startswith("NCCL would not use InfiniBand here")
     assert len(faults) == 2
     assert "Traceback" not in answer.stderr
+
+
+def test_its_messages_name_the_collective_library_that_it_was_told(root: Path) -> None:
+    assert run(root, "--library", "RCCL").stdout == "InfiniBand is there: RCCL will use it\n"

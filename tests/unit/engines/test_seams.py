@@ -78,3 +78,31 @@ def test_no_code_spells_what_a_vendor_calls_its_gpus() -> None:
     words = {word for vendor in vendors for word in (vendor.resource, vendor.product_label, *vendor.driver_labels)}
     spelled = {file for file in _source() for text in _texts(file) if any(word in text for word in words)}
     assert spelled == set()
+
+
+def _imported_rooms(file: Path) -> set[str]:
+    """Top-level packages of ours that a file imports."""
+    modules = [
+        node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    return {module.split(".")[0] for module in modules} & {*_ROOMS, "lab", "tests"}
+
+
+@pytest.mark.parametrize(
+    ("room", "below"),
+    [
+        ("config", {"config"}),
+        ("engines", {"config", "engines"}),
+        ("planner", {"config", "engines", "planner"}),
+        ("components", {"config", "engines", "planner", "components"}),
+    ],
+)
+def test_imports_go_down_only(room: str, below: set[str]) -> None:
+    above = {
+        str(file.relative_to(_PROGRAM)): found
+        for file in sorted((_PROGRAM / room).rglob("*.py"))
+        if (found := _imported_rooms(file) - below)
+    }
+    assert above == {}
