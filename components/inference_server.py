@@ -132,8 +132,6 @@ class InferenceServer(pulumi.ComponentResource):
 
         async def answered(known: list[str]) -> str:
             identity, namespace, version, config = known
-            if pulumi.runtime.is_dry_run():
-                return "yes"
             server = Server(
                 api=cluster_api(config, args.get("context")),
                 namespace=namespace,
@@ -145,6 +143,9 @@ class InferenceServer(pulumi.ComponentResource):
                 seconds=serving.await_seconds,
             )
             name = identity.rpartition("/")[2]
+            if pulumi.runtime.is_dry_run():
+                await server_watch.warn_if_gone(server, name)
+                return "yes"
             return await server_watch.until_it_serves(server, name, lambda words: pulumi.info(words, workload))
 
         known = pulumi.Output.all(workload.id, args["namespace"], self._pod.version, kubeconfig)

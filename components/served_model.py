@@ -113,7 +113,7 @@ class ServedModel(pulumi.ComponentResource):
         nodes = self._nodes()
         volume = self._volume(nodes, cluster.found, namespace)
         stage = self._stage(nodes, volume, [*namespace, nodes, volume])
-        server = self._server(nodes, volume, [stage])
+        server = self._server(nodes, volume, [stage, stage.staged])
         self._prune(nodes, volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
@@ -134,7 +134,7 @@ class ServedModel(pulumi.ComponentResource):
     def _part(self, part: str) -> str:
         return f"{self._prefix}{part}"
 
-    def _within(self, depends_on: Sequence[pulumi.Resource] = ()) -> pulumi.ResourceOptions:
+    def _within(self, depends_on: Sequence[pulumi.Input[pulumi.Resource]] = ()) -> pulumi.ResourceOptions:
         """The options of a part. A part that a program made by itself before keeps what it made."""
         alone = pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)
         return pulumi.ResourceOptions(parent=self, depends_on=depends_on, aliases=[alone])
@@ -209,12 +209,14 @@ class ServedModel(pulumi.ComponentResource):
                 "owner": self._service_name,
                 "deadline_seconds": limits.stage_deadline_seconds,
                 "await_seconds": limits.stage_await_seconds,
+                "kubeconfig": self._args.get("kubeconfig"),
+                "context": self._args.get("context"),
             },
             self._within(after),
         )
 
     def _server(
-        self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Resource]
+        self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Input[pulumi.Resource]]
     ) -> InferenceServer:
         stack = self._planned.stack
         return InferenceServer(

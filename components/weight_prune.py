@@ -16,7 +16,7 @@ from components.pods.labels import labels
 from components.pods.names import stack_name
 from components.pods.placement import PodPlacement
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
-from components.pods.stager_job import StagerJob, job_name
+from components.pods.stager_job import FIXED_FIELDS, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
 
@@ -77,7 +77,7 @@ class WeightPrune(pulumi.ComponentResource):
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata(),
             spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container), volume.nodes),
-            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True, replace_on_changes=FIXED_FIELDS),
         )
 
     def _arguments(self) -> list[pulumi.Input[str]]:

@@ -2,7 +2,7 @@
 
 It is named by the digest of what it stages: other weights make another Job and never edit one, and
 another stager leaves the server alone. A failed Job is replaced by the next `pulumi up`, and goes on
-where it stopped. The hub's token reaches this pod only.
+where it stopped. Whoever needs the weights waits for `staged`. The hub's token reaches this pod only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,17 @@ from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
 from components.arguments import Placement, WeightSource, whole_numbers
+from components.cluster.api import cluster_api
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
 from components.pods.stage_fleet import StageFleet
 from components.pods.staged_weights import StagedWeights
-from components.pods.stager_job import PROGRAM_MOUNT, STAGER, StagerJob, job_name
+from components.pods.stager_job import FIXED_FIELDS, PROGRAM_MOUNT, STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
+from components.rollout import stage_watch
+from components.rollout.server_watch import AWAITED_HERE
+from components.rollout.stage_watch import StageJobs
 from config.stack import arguments
 from planner.time_limits import PULUMI_GRACE_SECONDS
 from stager.verify import OWN_DIRECTORY
@@ -89,8 +93,13 @@ class WeightStageArgs(TypedDict):
     deadline_seconds: NotRequired[int]
     """The Job fails after this long. Unset: a day."""
     await_seconds: NotRequired[int]
-    """Pulumi waits this long for the Job; longer than the deadline, so that the Job's own reason is seen. Unset: two
-    minutes more than the deadline."""
+    """`pulumi up` waits this long for the Job; longer than the deadline, so that the Job's own reason is seen. Unset:
+    two minutes more than the deadline."""
+    kubeconfig: NotRequired[pulumi.Input[str] | None]
+    """Text of a kubeconfig, as a secret. With it `pulumi up` says what the pods go through, ends early when they cannot
+    start or end, and tries nothing again that the stager refused. Unset: Pulumi's own wait."""
+    context: NotRequired[str | None]
+    """Context of that kubeconfig. Unset: its current one."""
 
 
 class WeightStage(pulumi.ComponentResource):
@@ -119,14 +128,18 @@ class WeightStage(pulumi.ComponentResource):
         self._stager = StagerJob(
             stack_name(), name, self._args["image"], self._placement, self._program.metadata["name"]
         )
-        for volume in volumes:
-            self._job(volume)
+        self._staged = self._awaited([self._job(volume) for volume in volumes])
         self.directory = pulumi.Output.from_input(self._weights.directory)
         self.digest = pulumi.Output.from_input(self._weights.digest)
         self.program = self._program.metadata["name"]
         self.register_outputs(
             {"directory": self.directory, "digest": self.digest, "program": self.program, "owner": self.owner}
         )
+
+    @property
+    def staged(self) -> pulumi.Output[pulumi.Resource]:
+        """This component, as soon as all weights are there and verified; what needs them depends on it."""
+        return self._staged
 
     def _program_map(self) -> ConfigMap:
         lock = self._args.get("lock")
@@ -159,18 +172,48 @@ class WeightStage(pulumi.ComponentResource):
         )
 
     def _job(self, volume: PlacedVolume) -> Job:
-        deadline = self._args.get("deadline_seconds") or _DEADLINE_SECONDS
-        seconds = f"{self._args.get('await_seconds') or deadline + PULUMI_GRACE_SECONDS}s"
+        deadline, watched = self._args.get("deadline_seconds") or _DEADLINE_SECONDS, self._is_watched
+        annotations = {"pulumi.com/replaceUnready": "true"} | (AWAITED_HERE if watched else {})
+        timeout = f"{self._await_seconds()}s"
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
-            metadata=self._metadata() | {"annotations": {"pulumi.com/replaceUnready": "true"}},
-            spec=self._stager.spec(deadline, self._pod(volume), volume.nodes),
+            metadata=self._metadata() | {"annotations": annotations},
+            spec=self._stager.spec(deadline, self._pod(volume), volume.nodes, watched=watched),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
-                custom_timeouts=pulumi.CustomTimeouts(create=seconds, update=seconds),
+                replace_on_changes=FIXED_FIELDS,
+                custom_timeouts=None if watched else pulumi.CustomTimeouts(create=timeout, update=timeout),
             ),
         )
+
+    def _await_seconds(self) -> int:
+        deadline = self._args.get("deadline_seconds") or _DEADLINE_SECONDS
+        return self._args.get("await_seconds") or deadline + PULUMI_GRACE_SECONDS
+
+    def _awaited(self, jobs: Sequence[Job]) -> pulumi.Output[pulumi.Resource]:
+        async def awaited(known: Sequence[str | None]) -> pulumi.Resource:
+            kubeconfig, namespace, *identities = known
+            names = [str(identity).rpartition("/")[2] for identity in identities]
+            if kubeconfig is not None:
+                api = cluster_api(kubeconfig, self._args.get("context"))
+                stage = StageJobs(api, str(namespace), labels(stack_name(), self._name), self._await_seconds())
+                if pulumi.runtime.is_dry_run():
+                    await stage_watch.warn_if_gone(stage, names)
+                else:
+                    await stage_watch.until_staged(stage, names, self._say)
+            return self
+
+        args = self._args
+        known = pulumi.Output.all(args.get("kubeconfig"), args["namespace"], *[job.id for job in jobs])
+        return pulumi.Output.unsecret(known.apply(awaited))
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._args.get("kubeconfig") is not None
+
+    def _say(self, words: str, fleeting: bool) -> None:
+        pulumi.info(words, self, ephemeral=fleeting)
 
     def _pod(self, volume: PlacedVolume) -> dict[str, Any]:
         pod = self._stager.pod(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from stager import verify
 from stager.command_line import membership, parser
-from stager.errors import StagerError, Stopped, WrongUsage
+from stager.errors import StagerError, Stopped, Unanswered, WrongUsage
 from stager.order import Order
 from stager.progress import Progress
 from stager.prune import Pruning, prune
@@ -27,11 +27,15 @@ from stager.volume import volume_error
 
 READABLE_FOR_ALL = 0o022
 USAGE_STATUS = 2
+UNANSWERED_STATUS = os.EX_TEMPFAIL
 STOPPED_STATUS = 128 + signal.SIGTERM
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one door; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 143 stopped."""
+    """Run one door; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 75 unanswered, 143 stopped.
+
+    The stage Job is tried again after 75 and 143, and not after 1 and 2.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["verify"]:
         return verify.main(arguments[1:], program="stager verify")
@@ -57,6 +61,8 @@ def _fail(error: StagerError, termination_log: Path) -> int:
     match error:
         case Stopped():
             return STOPPED_STATUS
+        case Unanswered():
+            return UNANSWERED_STATUS
         case WrongUsage():
             return USAGE_STATUS
         case _:

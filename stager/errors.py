@@ -15,6 +15,10 @@ class Stopped(StagerError):
     """The run was told to end (SIGTERM); what is on the volume is kept and the next run goes on from it."""
 
 
+class Unanswered(StagerError):
+    """The run ends because a server did not answer, or not in time; a later one may go better."""
+
+
 class SourceTrouble(Exception):
     """A source failed in passing and may be asked again.
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from stager.errors import StagerError, Stopped
+from stager.errors import StagerError, Stopped, Unanswered
 from stager.verify import OWN_DIRECTORY
 from stager.volume import FILE_MODE, make_directory, volume_error
 
@@ -130,7 +130,7 @@ class Lease:
     def require(self) -> None:
         """Raise `StagerError` unless the lease is certainly still ours; cheap, to be called before every write."""
         if time.monotonic() - self._bumped > self._abandoned_seconds - self._bump_seconds:
-            raise StagerError(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
+            raise Unanswered(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
 
     def _acquire(self) -> None:
         waited_for: Claim | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stager.errors import SourceTrouble, StagerError
+from stager.errors import SourceTrouble, Unanswered
 
 Answer = TypeVar("Answer")
 
@@ -43,7 +43,7 @@ def ask_patiently(
     say: Callable[[str], None],
     pause: Callable[[float], None],
 ) -> Answer:
-    """The answer to `question`, asked again while it raises `SourceTrouble`; gives up with `StagerError`."""
+    """The answer to `question`, asked again while it raises `SourceTrouble`; gives up with `Unanswered`."""
     for failures in range(1, len(patience.waits) + 1):
         try:
             return question()
@@ -54,4 +54,4 @@ def ask_patiently(
     try:
         return question()
     except SourceTrouble as trouble:
-        raise StagerError(f"{trouble} (asked {len(patience.waits) + 1} times)") from None
+        raise Unanswered(f"{trouble} (asked {len(patience.waits) + 1} times)") from None

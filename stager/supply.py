@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from stager.errors import SourceRefusal, SourceTrouble, StagerError
+from stager.errors import SourceRefusal, SourceTrouble, Unanswered
 from stager.listing import RemoteFile
 from stager.patience import LONG_PATIENCE, Patience
 from stager.source import Source
@@ -52,7 +52,7 @@ class Supply:
 
         So does each time that the file was rejected.
 
-        Raises `Unobtainable` when all refuse the file and `StagerError` when those that do not are out of order.
+        Raises `Unobtainable` when all refuse the file and `Unanswered` when those that do not are out of order.
         """
         failures = 0
         while start < end:
@@ -105,7 +105,7 @@ class Supply:
                 return awake[0]
             if not willing:
                 raise Unobtainable("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
-            raise StagerError(f"no source answers: {'; '.join(self._resting[source.name][1] for source in willing)}")
+            raise Unanswered(f"no source answers: {'; '.join(self._resting[source.name][1] for source in willing)}")
 
     def _awake(self, sources: Sequence[Source]) -> list[Source]:
         now = time.monotonic()

@@ -12,7 +12,7 @@ from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
 from components.pods.placement import HOSTNAME_LABEL
-from components.rollout import server_watch
+from components.rollout import server_watch, stage_watch
 from config.catalogue import find_gpu
 from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
@@ -47,6 +47,18 @@ async def serves_at_once(*_: object) -> str:
     return "yes"
 
 
+async def done_at_once(*_: object) -> None:
+    """In place of the wait for Jobs, and of the look whether Jobs and server are still there."""
+
+
+def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes the cluster's objects for done as soon as they are made."""
+    monkeypatch.setattr(stage_watch, "until_staged", done_at_once)
+    monkeypatch.setattr(stage_watch, "warn_if_gone", done_at_once)
+    monkeypatch.setattr(server_watch, "until_it_serves", serves_at_once)
+    monkeypatch.setattr(server_watch, "warn_if_gone", done_at_once)
+
+
 def run_program(
     monkeypatch: pytest.MonkeyPatch,
     stack: str,
@@ -78,7 +90,7 @@ def run_program(
     monkeypatch.chdir(PROGRAM)
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
     monkeypatch.setattr(ClusterApi, "read", identified)
-    monkeypatch.setattr(server_watch, "until_it_serves", serves_at_once)
+    await_nothing(monkeypatch)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")
     monkeypatch.setenv("HEAVYLIFT_KUBE_CONTEXT", "test")
     for variable in OVERRIDES:

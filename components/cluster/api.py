@@ -15,8 +15,8 @@ from typing import Any
 import pulumi
 import urllib3
 import yaml
-from kubernetes import config
-from kubernetes.client import ApiClient, Configuration
+
+from components.cluster.connection import Connection, NoConnection
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 30
@@ -31,7 +31,7 @@ class ClusterApi:
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._kubeconfig = kubeconfig
-        self._client: ApiClient | None = None
+        self._connection: Connection | None = None
         self.answered_at = datetime.now(UTC)
         """When it last answered, by the cluster's own clock."""
 
@@ -50,8 +50,15 @@ class ClusterApi:
             reason = "its answer is not that of a Kubernetes API server"
         except ClusterUnreachable as refusal:
             reason = str(refusal)
-        self._client = None  # credentials may have expired: the next question reads them anew
+        self._connection = None  # credentials may have expired: the next question reads them anew
         raise ClusterUnreachable(reason) from None
+
+    def read_text(self, path: str, **query: str) -> str:
+        """The text at a path, such as the log of a pod. Raises ClusterUnreachable, also where there is none."""
+        response, content = self._call("GET", path, query)
+        if response.status != HTTPStatus.OK:
+            raise ClusterUnreachable(f"status {response.status}")
+        return content.decode(errors="replace")
 
     def pass_on(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
         """Status and text with which a pod or Service behind the API server's proxy answers within `seconds`.
@@ -83,7 +90,9 @@ class ClusterApi:
     ) -> tuple[Any, bytes]:
         """The response, whatever its status, and its content. Raises ClusterUnreachable when none comes."""
         try:
-            client = self._client = self._client or _connection(self._kubeconfig)
+            if self._connection is None or not self._connection.is_current():
+                self._connection = Connection(self._kubeconfig)
+            client = self._connection.client
             request = client.param_serialize(
                 method,
                 path,
@@ -94,8 +103,8 @@ class ClusterApi:
             )
             response = client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, seconds))
             return response, response.read()  # type: ignore[no-untyped-call]
-        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as fault:
-            self._client = None
+        except (NoConnection, urllib3.exceptions.HTTPError, OSError, ValueError) as fault:
+            self._connection = None
             raise ClusterUnreachable(" ".join(str(fault).split())) from None
 
 
@@ -116,10 +125,3 @@ def _cluster_api(kubeconfig: str, context: str | None) -> ClusterApi:
     if not isinstance(document, dict):
         raise pulumi.RunError("kubeconfig: is not the text of a kubeconfig file; nothing was created")
     return ClusterApi(document | ({"current-context": context} if context else {}))
-
-
-def _connection(kubeconfig: Mapping[str, Any]) -> ApiClient:
-    settings = Configuration()
-    config.load_kube_config_from_dict(dict(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]
-    settings.retries = False
-    return ApiClient(settings)

@@ -103,7 +103,7 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
         classes = api.read("/apis/storage.k8s.io/v1/storageclasses")["items"]
         storage_classes = _handmade(disks) | dict(_each(_storage_class, classes))
     return ClusterFacts(
-        nodes=list(_each(_node, api.read("/api/v1/nodes")["items"])),
+        nodes=list(_each(node_facts, api.read("/api/v1/nodes")["items"])),
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims=dict(_each(_claim, claims)),
         disks=dict(_each(_disk, [disk for disk in disks if "local" in (disk.get("spec") or {})])),
@@ -163,7 +163,8 @@ def _of_container(container: dict[str, Any]) -> dict[str, int]:
     return {resource: whole(count) or 0 for resource, count in requests.items() if "/" in resource}
 
 
-def _node(node: dict[str, Any]) -> NodeFacts:
+def node_facts(node: dict[str, Any]) -> NodeFacts:
+    """A node as the API server describes it."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     return NodeFacts(
         name=node["metadata"]["name"],

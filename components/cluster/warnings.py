@@ -26,6 +26,11 @@ class ClusterWarnings:
         """The last warning about a pod; None: there is none."""
         return _last([event for event in self._read() if event["involvedObject"].get("uid") == uid])
 
+    def of_claim(self, claim: str) -> str | None:
+        """The last warning about a PersistentVolumeClaim; None: there is none."""
+        about = {"kind": "PersistentVolumeClaim", "name": claim}
+        return _last([event for event in self._read() if about.items() <= event["involvedObject"].items()])
+
     def of_making(self, workload: str, since: datetime) -> str | None:
         """The last failure to make a part of a workload, each of which is named after it; None: none `since` then."""
         return _last(

@@ -23,8 +23,13 @@ _LONGEST_NAME = 63 - len("-01234567")
 """Of a Job, before Pulumi adds to it: its name becomes a label of its pods."""
 
 _ATTEMPTS_AFTER_THE_FIRST = 2
-"""For a pod that was killed. A Job cannot be failed at once by the stager's exit status: Pulumi's provider 4.25 knows a
-failed Job by BackoffLimitExceeded or DeadlineExceeded alone, and would wait for any other until its own time-out."""
+"""For a pod that was killed, and for a source that did not answer."""
+
+_FINAL_STATUSES = [1, 2]
+"""Exit statuses of the stager (`stager/__main__.py`) after which another attempt would end in the same way."""
+
+FIXED_FIELDS = ["spec.podFailurePolicy", "spec.podReplacementPolicy"]
+"""Fields that make a new Job where they change: the API server does not let them be updated, and the provider would."""
 
 _SECURITY = {
     "allow_privilege_escalation": False,
@@ -59,9 +64,17 @@ class StagerJob:
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager."""
 
-    def spec(self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1) -> dict[str, Any]:
-        """The spec of a Job that runs `pod` until it succeeds, on so many nodes at a time, for so long at most."""
+    def spec(
+        self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1, *, watched: bool = False
+    ) -> dict[str, Any]:
+        """The spec of a Job that runs `pod` until it succeeds, on so many nodes at a time, for so long at most.
+
+        `watched`: whether somebody sees it fail before its attempts are used up. Pulumi's provider 4.25 does not: it
+        knows a failed Job by BackoffLimitExceeded or DeadlineExceeded alone.
+        """
         each = {"completion_mode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
+        [work] = pod["containers"]
+        final = {"container_name": work["name"], "operator": "In", "values": _FINAL_STATUSES}
         return {
             "active_deadline_seconds": deadline_seconds,
             "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
@@ -69,7 +82,10 @@ class StagerJob:
             # A second pod starts only when the first has ended: never two writers.
             "pod_replacement_policy": "Failed",
             "pod_failure_policy": {
-                "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget"}]}]
+                "rules": [
+                    {"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget"}]},
+                    *([{"action": "FailJob", "on_exit_codes": final}] if watched else []),
+                ]
             },
             "template": {"metadata": {"labels": labels(self.instance, self.component)}, "spec": pod},
         }

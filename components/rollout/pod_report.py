@@ -1,6 +1,6 @@
-"""What one pod of a server is going through, read from the API server's answer in the words of this program.
+"""What one pod of a server or of a Job is going through: the API server's answer in the words of this program.
 
-Nothing is judged here, and nothing remembered; see `server_watch`.
+Nothing is judged here, and nothing remembered; see `server_watch` and `stage_watch`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,15 @@ from typing import Any
 VERSION_ANNOTATION = "server.heavylift/template"
 """Of each pod: the digest of the template that it was made from."""
 
-_CHECKS = {"fabric": "checking the fabric", "verify": "checking the weights"}
+_DOING = {
+    "fabric": "checking the fabric",
+    "verify": "checking the weights",
+    "engine": "loading",
+    "requirements": "installing the stager's requirements",
+    "stage": "staging",
+}
+_ENDLESS = "engine"
+"""The container that is never to end. Others end when their work is done."""
 _ON_THEIR_WAY = {"ContainerCreating", "PodInitializing", "CrashLoopBackOff"}
 """Reasons to wait that end by themselves or are counted as endings; all others mean that a container cannot start."""
 
@@ -21,7 +29,7 @@ class Ending:
     """The last failure of one container."""
 
     container: str
-    """`fabric`, `verify`, `engine`; `pod` for one that was refused or evicted as a whole."""
+    """`fabric`, `verify`, `engine`, `stage`; `pod` for one that was refused or evicted as a whole."""
     times: int
     """How often it has ended in this pod."""
     at_rest: bool
@@ -45,11 +53,12 @@ class PodReport:
     version: str
     """Digest of its template; empty: it has none."""
     place: tuple[str, str]
-    """Number of its group and of itself in it; empty for a server that is no group. A successor has the same."""
+    """Number of its group and of itself in it; a Job's name; empty for a server that is no group. A successor has the
+    same."""
     node: str | None
     """Where it is; None: no node was found yet."""
-    leaving: bool
-    """Whether it was told to end."""
+    leaves_at: datetime | None
+    """When it should be over, after it was told to end; None: it was not."""
     over: bool
     """Whether it has ended for good, and only its record is left."""
     ready: bool
@@ -59,6 +68,15 @@ class PodReport:
     """Why it cannot start, in the cluster's words; None: nothing is known to be in its way."""
     endings: tuple[Ending, ...]
     """The failures of its containers."""
+    lingering: tuple[str, ...] = ()
+    """Containers that run on although the work of the Job's pod has ended."""
+    claims: tuple[str, ...] = ()
+    """PersistentVolumeClaims that it mounts."""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it was told to end."""
+        return self.leaves_at is not None
 
     @property
     def is_worker(self) -> bool:
@@ -82,16 +100,24 @@ def report(pod: Mapping[str, Any]) -> PodReport:
         uid=metadata["uid"],
         version=(metadata.get("annotations") or {}).get(VERSION_ANNOTATION, ""),
         place=(
-            labels.get("leaderworkerset.sigs.k8s.io/group-index", ""),
-            labels.get("leaderworkerset.sigs.k8s.io/worker-index", ""),
+            labels.get("leaderworkerset.sigs.k8s.io/group-index", labels.get("batch.kubernetes.io/job-name", "")),
+            labels.get(
+                "leaderworkerset.sigs.k8s.io/worker-index", labels.get("batch.kubernetes.io/job-completion-index", "")
+            ),
         ),
         node=pod["spec"].get("nodeName"),
-        leaving="deletionTimestamp" in metadata,
+        leaves_at=datetime.fromisoformat(metadata["deletionTimestamp"]) if "deletionTimestamp" in metadata else None,
         over=status.get("phase") in ("Failed", "Succeeded"),
         ready=ready,
         doing="ready" if ready else _doing(pod["spec"], status),
         obstacle=_unscheduled(conditions.get("PodScheduled", {})) or _kept_from_starting(status),
         endings=tuple(_endings(metadata, status)),
+        lingering=tuple(_lingering(status)),
+        claims=tuple(
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["spec"].get("volumes") or []
+            if "persistentVolumeClaim" in volume
+        ),
     )
 
 
@@ -110,7 +136,7 @@ def _doing(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
         if state.get("waiting", {}).get("reason") == "CrashLoopBackOff" or "terminated" in state:
             return "waiting to be tried again"
         if "running" in state:
-            return _CHECKS.get(container["name"], "loading")
+            return _DOING.get(container["name"], "loading")
         break
     return "starting"
 
@@ -129,6 +155,13 @@ def _kept_from_starting(status: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _lingering(status: Mapping[str, Any]) -> Iterator[str]:
+    """Of a pod of which one container has ended and will not be tried again, those that still run."""
+    states = {each["name"]: each["state"] for each in status.get("containerStatuses") or []}
+    if "terminated" in states.get("stage", {}):
+        yield from (name for name, state in states.items() if "running" in state)
+
+
 def _told_to_end(metadata: Mapping[str, Any]) -> datetime | None:
     """When the pod was told to end; None: it was not. The API server notes when it will be over."""
     if "deletionTimestamp" not in metadata:
@@ -143,13 +176,15 @@ def _endings(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator
     What ends because it is told to is no failure.
     """
     told_to_end, made = _told_to_end(metadata), metadata["creationTimestamp"]
-    if status.get("phase") == "Failed" and told_to_end is None:
+    containers = _statuses(status)
+    as_a_whole = "reason" in status or not any("terminated" in container["state"] for container in containers)
+    if status.get("phase") == "Failed" and told_to_end is None and as_a_whole:
         reason, message = status.get("reason", "Failed"), status.get("message", "")
         yield Ending("pod", 1, True, datetime.fromisoformat(made), reason, message, finished=made)
-    for container in _statuses(status):
+    for container in containers:
         state = container["state"]
         ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
-        if not ended or (ended["exitCode"] == 0 and container["name"] in _CHECKS):
+        if not ended or (ended["exitCode"] == 0 and container["name"] != _ENDLESS):
             continue
         # A container that its node lost track of has no times.
         started = ended.get("startedAt") or made

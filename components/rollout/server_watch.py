@@ -17,10 +17,10 @@ from datetime import datetime
 import pulumi
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
-from components.cluster.warnings import ClusterWarnings
 from components.rollout.first_answer import NoAnswer, NotAsked, first_answer
+from components.rollout.obstacles import Obstacle, Obstacles, Patience
 from components.rollout.pod_report import PodReport, report
-from components.rollout.start_failures import Obstacle, Patience, StartFailures
+from components.rollout.start_failures import StartFailures
 from components.rollout.workload import changed_since
 
 AWAITED_HERE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
@@ -74,6 +74,14 @@ class Server:
     """It is given up when for so long no more of them have become ready than before."""
 
 
+async def warn_if_gone(server: Server, workload: str) -> None:
+    """Warns where what makes the pods was changed behind Pulumi's back: a preview has no other way to know."""
+    with suppress(ClusterUnreachable):
+        change = await asyncio.to_thread(changed_since, server.api, server.namespace, workload, server.pods)
+        if change:
+            pulumi.warn(f"the server does not run: {change}")
+
+
 async def until_it_serves(
     server: Server, workload: str, say: Callable[[str], None], patience: Patience | None = None
 ) -> str:
@@ -98,7 +106,7 @@ class _Watch:
 
     def __init__(self, server: Server, workload: str, patience: Patience) -> None:
         self.server, self.workload, self.patience = server, workload, patience
-        self._warnings = ClusterWarnings(server.api, server.namespace)
+        self._in_the_way = Obstacles(server.api, server.namespace, patience)
         self._failures = StartFailures()
         self._pods: Sequence[PodReport] = ()
         self._others: Sequence[PodReport] = ()
@@ -193,14 +201,12 @@ class _Watch:
 
     def _obstacles(self, began: datetime) -> Iterator[tuple[str, Obstacle]]:
         """What is in the way of each pod, by its identity, or of all those that are not there."""
-        places_come_free = any(pod.leaving for pod in [*self._pods, *self._others])
-        for pod in self._staying:
-            if pod.obstacle and not (pod.node is None and places_come_free):
-                yield pod.uid, Obstacle(f"{pod.where}: {pod.obstacle}", self.patience.obstacle)
-            elif pod.doing == "starting" and (warning := self._warnings.of_pod(pod.uid)):
-                yield pod.uid, Obstacle(f"{pod.where}: {warning}", self.patience.slow_start)
         missing = self.server.pods - len(self._staying)
-        if missing > 0 and (warning := self._warnings.of_making(self.workload, began)):
+        leaving = [pod for pod in [*self._pods, *self._others] if pod.leaving]
+        yield from self._in_the_way.of([pod for pod in self._staying if pod.node or not leaving])
+        if missing > 0 or any(pod.node is None for pod in self._staying):
+            yield from self._in_the_way.of(leaving)
+        if missing > 0 and (warning := self._in_the_way.warnings.of_making(self.workload, began)):
             yield "", Obstacle(f"{missing} of its pods cannot be made: {warning}", self.patience.obstacle)
 
     def _judge(self, now: float) -> None:

@@ -7,44 +7,27 @@ counting at 0.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from components.rollout.obstacles import Obstacle
 from components.rollout.pod_report import Ending, PodReport
 
 ENDINGS = {"fabric": 2, "verify": 2, "engine": 3, "pod": 3}
 """A container that failed this often is given up. A check says the same each time; an engine may have had bad luck."""
 
-_TITLES = {"fabric": "the fabric check", "verify": "the check of the weights", "engine": "the engine"}
+_TITLES = {
+    "fabric": "the fabric check",
+    "verify": "the check of the weights",
+    "engine": "the engine",
+    "requirements": "the installation of the stager's requirements",
+    "stage": "the stager",
+}
 
 _LAST_LINES = 20
 """Of a container's last words. The kubelet keeps 80 lines or 2 KiB of a log, 4 KiB of what a check writes itself."""
 
 _MOST_SHOWN = 4
 """Of different failures; those that ended first come first, since the others of a group end because of them."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long what is borne, in seconds."""
-
-    between_looks: float = 1.0
-    between_words: float = 5.0
-    obstacle: float = 60.0
-    """A pod that no node takes, an image that cannot be pulled, pods that are refused."""
-    slow_start: float = 300.0
-    """A pod of whose start the cluster warns, such as one whose volume or network is not there yet."""
-    unheard_of: float = 180.0
-    """A cluster that does not answer."""
-
-
-@dataclass(frozen=True)
-class Obstacle:
-    """What is in a pod's way."""
-
-    text: str
-    patience: float
-    """Seconds after which the server is given up for it."""
 
 
 class StartFailures:
@@ -89,6 +72,10 @@ class StartFailures:
         """What the server is given up for, each several lines; empty: there is still hope."""
         if any(times >= _limit(container) for (_, container), times in self._failures.items()):
             return self.endings()
+        return self.stuck(now)
+
+    def stuck(self, now: float) -> list[str]:
+        """What has been in the way for longer than it is borne."""
         spent = {
             obstacle.text for key, obstacle in self._obstacles.items() if now - self._since[key] >= obstacle.patience
         }

@@ -4,8 +4,13 @@ kubectl's own choice (`KUBECONFIG`, `current-context`) is never used: a stack mu
 looked at last. Other contexts of the file and their credentials stay out of the stack's state.
 """
 
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -13,6 +18,9 @@ from config.errors import StackError
 from config.stack.sections import Cluster
 
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+_PROXIES = ("http", "https", "socks5")
+"""Of a cluster, as kubectl knows them (k8s.io/client-go, `net/http.Transport`)."""
 
 _KINDS = ("contexts", "clusters", "users")
 
@@ -37,15 +45,18 @@ def read_kubeconfig(cluster: Cluster) -> dict[str, Any]:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    if os.pathsep in str(path) and not path.exists():
+        raise StackError([f"heavylift:cluster.kubeconfig: '{path}' is a list of paths: expected the one to use"])
     try:
-        document = yaml.safe_load(path.read_text())
+        document = next(yaml.safe_load_all(path.read_text()), None)
     except OSError as fault:
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' cannot be read ({fault.strerror})"]) from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' is not YAML"]) from None
     if not isinstance(document, dict) or not all(_is_list_of_named(document.get(kind)) for kind in _KINDS):
         raise StackError([f"heavylift:cluster.kubeconfig: '{path}' is not a kubeconfig file"])
-    return document
+    plain: dict[str, Any] = json.loads(json.dumps(document, default=str))  # YAML has times, and JSON has none
+    return plain
 
 
 def _is_list_of_named(entries: object) -> bool:
@@ -64,7 +75,7 @@ def _only(context: str, document: dict[str, Any], path: Path) -> dict[str, Any]:
     parts = chosen.get("context")
     if not isinstance(parts, dict):
         raise StackError([f"heavylift:cluster.context: '{context}' of '{path}' names no cluster"])
-    return {
+    kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": context,
@@ -72,6 +83,41 @@ def _only(context: str, document: dict[str, Any], path: Path) -> dict[str, Any]:
         "clusters": _named(document, "clusters", parts.get("cluster"), path),
         "users": _named(document, "users", parts.get("user"), path),
     }
+    if faults := [*_cluster_faults(kubeconfig), *_user_faults(kubeconfig)]:
+        raise StackError([f"heavylift:cluster.context: '{context}' of '{path}': {fault}" for fault in faults])
+    return kubeconfig
+
+
+def _cluster_faults(kubeconfig: Mapping[str, Any]) -> Iterator[str]:
+    for entry in kubeconfig["clusters"]:
+        server, proxy = str(entry["cluster"].get("server", "")), entry["cluster"].get("proxy-url")
+        if not re.match(r"https?://[^/]", server):
+            yield f"cluster '{entry['name']}' has the server '{server}': expected an address such as https://host:6443"
+        if proxy and urlsplit(proxy).scheme not in _PROXIES:
+            yield (
+                f"cluster '{entry['name']}' has the proxy-url '{_without_password(proxy)}': expected one that begins "
+                f"with {', '.join(f'{kind}://' for kind in _PROXIES)}"
+            )
+
+
+def _user_faults(kubeconfig: Mapping[str, Any]) -> Iterator[str]:
+    for entry in kubeconfig["users"]:
+        name, user = entry["name"], entry["user"]
+        provider = (user.get("auth-provider") or {}).get("name")
+        if provider and provider != "oidc":
+            yield (
+                f"user '{name}' has the auth-provider '{provider}', which kubectl no longer has since 1.26: expected a "
+                "credential plugin in its place (user.exec)"
+            )
+        if len(user.get("as-groups") or []) > 1 or user.get("as-user-extra"):
+            yield f"user '{name}' acts for several groups or with extra fields: expected `as` and one of `as-groups`"
+        key = user.get("client-key")
+        if key and Path(key).is_file() and "ENCRYPTED" in Path(key).read_text(errors="replace"):
+            yield f"user '{name}' has a key with a password ('{key}'): expected one without, as kubectl does"
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"//[^@/]*@", "//", address)
 
 
 def _named(document: dict[str, Any], kind: str, name: str | None, path: Path) -> list[dict[str, Any]]:
@@ -87,4 +133,10 @@ def _named(document: dict[str, Any], kind: str, name: str | None, path: Path) ->
 
 
 def _absolute(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    return {key: str(path.absolute().parent / value) if key in _FILES else value for key, value in values.items()}
+    """The values with their paths made absolute: those of files, and of a plugin that is not looked for on PATH."""
+    folder = path.absolute().parent
+    absolute = {key: str(folder / value) if key in _FILES and value else value for key, value in values.items()}
+    plugin = absolute.get("exec")
+    if isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):
+        absolute["exec"] = plugin | {"command": str(folder / plugin["command"])}
+    return absolute

@@ -14,8 +14,8 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.rollout import server_watch
+from components.rollout.obstacles import Patience
 from components.rollout.server_watch import Server
-from components.rollout.start_failures import Patience
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 from tests.unit.components.recorded_pods import VERSION, ended_again, loading, recorded_event, recorded_pod
 
@@ -30,6 +30,7 @@ WORKLOADS = (
     "/apis/apps/v1/namespaces/serving/deployments/server-1a2b",
     "/apis/leaderworkerset.x-k8s.io/v1/namespaces/serving/leaderworkersets/server-1a2b",
 )
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 Pods = Sequence[dict[str, Any]]
 
 
@@ -41,6 +42,7 @@ class Cluster:
     warnings: Pods = ()
     workload: Answer = field(default_factory=lambda: {"spec": {"replicas": 9}})
     """The object that makes the pods."""
+    node: Answer = field(default_factory=lambda: {"metadata": {"name": "real-0"}, "spec": {}, "status": READY})
     answer: Answer = field(default_factory=lambda: {"data": [{"id": "acme/model"}]})
     """To what the server itself is asked."""
     asked: list[Mapping[str, str]] = field(default_factory=list)
@@ -54,6 +56,8 @@ class Cluster:
         if "/proxy/" in path:
             self.questions.append(path)
             return self.answer
+        if path == "/api/v1/nodes/real-0":
+            return self.node
         assert path == PODS
         self.asked.append(query)
         return {"items": list(self.looks[min(len(self.asked), len(self.looks)) - 1])}
@@ -196,7 +200,7 @@ def test_pods_of_the_template_before_count_for_nothing() -> None:
 
 def test_a_pod_that_is_told_to_end_does_not_serve() -> None:
     leaving = recorded_pod("serves", name="leaving")
-    leaving["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:00Z", "deletionGracePeriodSeconds": 60}
+    leaving["metadata"] |= {"deletionTimestamp": "2999-01-01T00:00:00Z", "deletionGracePeriodSeconds": 60}
     said = waited(Cluster([[leaving], [SERVES]]))
     assert said[0] == "0 of 1 pods ready"
 
@@ -298,7 +302,7 @@ def test_a_server_of_another_kind_that_holds_the_gpus_is_told_with_how_to_end_it
 
 def test_a_pod_without_a_node_is_waited_for_as_long_as_pods_before_it_are_leaving() -> None:
     leaving = recorded_pod("serves", name="old", version="before")
-    leaving["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:00Z", "deletionGracePeriodSeconds": 60}
+    leaving["metadata"] |= {"deletionTimestamp": "2999-01-01T00:00:00Z", "deletionGracePeriodSeconds": 60}
     looks: list[Pods] = [[recorded_pod("has no node"), leaving]] * 60
     assert waited(Cluster([*looks, [SERVES]]), patience=HURRIED)[-1] == "1 of 1 pods ready"
 
@@ -353,6 +357,31 @@ def test_the_time_is_that_of_each_group_where_they_change_one_after_the_other() 
     with api_server(one_after_the_other) as api:
         asyncio.run(UNTIL_IT_SERVES(server(api, pods=2, seconds=2), "server-1a2b", lambda _: None, HURRIED))
     assert time.monotonic() - began > 2, "longer than one of them may take"
+
+
+def test_a_pod_whose_node_falls_silent_is_given_up_with_the_nodes_words() -> None:
+    silent = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+    node = {"metadata": {"name": "real-0"}, "spec": {}, "status": {"conditions": [silent]}}
+    reason = given_up(Cluster([[loading(recorded_pod("serves"))]], node=node))
+    assert "real-0 (pod server-0): its node is not Ready (Kubelet stopped posting node status.)" in reason
+    gone = given_up(Cluster([[loading(recorded_pod("serves"))]], node=(404, "{}")))
+    assert "its node is not Ready (it is no longer in the cluster)" in gone
+
+
+def test_a_pod_that_does_not_end_is_told_with_how_to_end_it_when_another_waits_for_its_place() -> None:
+    old = recorded_pod("serves", name="old", version="before")
+    old["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 60}
+    reason = given_up(Cluster([[old]]))
+    assert "real-0 (pod old): was told to end, and has not: " in reason
+    assert "`kubectl delete pod -n serving old --force`" in reason
+
+
+def test_a_volume_that_is_made_for_a_claim_may_take_its_time() -> None:
+    pod = recorded_pod("has no node")
+    for condition in pod["status"]["conditions"]:
+        condition["message"] = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    reason = given_up(Cluster([[pod]]), seconds=1)
+    assert reason.startswith("the server was given 1 s by the plan")
 
 
 def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:

