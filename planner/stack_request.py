@@ -12,7 +12,13 @@ from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
 from config.stack.sections import StackConfig, WeightsKind
 from config.stack.weights import WeightsLock, read_lock
-from engines.request import DEFAULT_NODE_BYTES_PER_SECOND, DEFAULT_STAGING_BYTES_PER_SECOND, Deployment, FitRequest
+from engines.request import (
+    DEFAULT_NODE_BYTES_PER_SECOND,
+    DEFAULT_READ_BYTES_PER_SECOND,
+    DEFAULT_STAGING_BYTES_PER_SECOND,
+    Deployment,
+    FitRequest,
+)
 
 
 def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
@@ -72,6 +78,9 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         keep_revisions=weights.keep_revisions,
         volume_bytes=quantity_bytes(weights.size) if weights.size else None,
         staging_bytes_per_second=bandwidth,
+        read_bytes_per_second=(
+            bytes_per_second(weights.read_bandwidth) if weights.read_bandwidth else DEFAULT_READ_BYTES_PER_SECOND
+        ),
         staging_nodes=stack.staging_nodes,
         node_bytes_per_second=_node_bandwidth(stack) if stack.fan_out else None,
     )

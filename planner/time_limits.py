@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from engines.logistics import download_seconds
 from engines.plan import Plan
+from engines.request import FitRequest
 
 SAFETY_FACTOR = 3.0
 """A limit is this many times the predicted duration: lines and disks are shared, and a limit that fires on a healthy
@@ -73,19 +75,27 @@ HASHED_BYTES_PER_SECOND = 1e9
 extensions hashes by itself: 1.2e9 to 1.7e9 where the tests run."""
 
 
-def time_limits(plan: Plan, *, full_verification: bool = False) -> TimeLimits:
+def time_limits(plan: Plan, request: FitRequest | None = None, *, full_verification: bool = False) -> TimeLimits:
     """The limits that follow from a plan.
 
     `full_verification`: the init container reads every byte of the weights before the engine starts; else that takes
-    next to nothing. A duration that the plan does not know leaves its limit at the floor.
+    next to nothing. Where the plan does not know the bytes, those of the request's volume stand for them: there cannot
+    be more. Where that has no size either, the limits stand at their floors; see `limits_at_floor`.
     """
-    staging = max(MINIMUM_STAGE_SECONDS, ceil(SAFETY_FACTOR * (plan.download_seconds or 0.0)))
+    most = (request.volume_bytes if request else None) or 0
+    download = plan.download_seconds
+    if download is None and request is not None:
+        download = download_seconds(request, most)
+    load = plan.load_seconds
+    if load is None and request is not None:
+        load = most / request.read_bytes_per_second
+    staging = max(MINIMUM_STAGE_SECONDS, ceil(SAFETY_FACTOR * (download or 0.0)))
     on_gpu = plan.per_gpu is not None
     floor = MINIMUM_GPU_STARTUP_SECONDS if on_gpu else MINIMUM_CPU_STARTUP_SECONDS
-    ready = max(floor, ceil(SAFETY_FACTOR * (plan.load_seconds or 0.0)))
+    ready = max(floor, ceil(SAFETY_FACTOR * (load or 0.0)))
     period = GPU_PROBE_PERIOD_SECONDS if on_gpu else CPU_PROBE_PERIOD_SECONDS
     threshold = ceil((ready + PROBE_GRACE_SECONDS) / period)
-    hashed = (plan.weights_bytes or 0) / HASHED_BYTES_PER_SECOND if full_verification else 0.0
+    hashed = (plan.weights_bytes or most) / HASHED_BYTES_PER_SECOND if full_verification else 0.0
     verification = ceil(SAFETY_FACTOR * hashed)
     start = POD_START_SECONDS + verification + threshold * period
     return TimeLimits(
@@ -95,4 +105,15 @@ def time_limits(plan: Plan, *, full_verification: bool = False) -> TimeLimits:
         startup_period_seconds=period,
         startup_failure_threshold=threshold,
         server_await_seconds=start + PULUMI_GRACE_SECONDS,
+    )
+
+
+def limits_at_floor(plan: Plan, request: FitRequest, limits: TimeLimits) -> str | None:
+    """That the limits follow from nothing, and what to state; None: they follow from bytes."""
+    if plan.weights_bytes is not None or request.volume_bytes is not None:
+        return None
+    return (
+        f"time-limits: how many bytes are staged is not known, so staging gets {limits.stage_deadline_seconds} s and "
+        f"the start of the engine {limits.engine_ready_seconds} s, the least there is; state heavylift:weights.size, "
+        "or a lock file in heavylift:stage.lock, for limits that follow from bytes"
     )

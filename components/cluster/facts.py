@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
-from components.cluster.quantity import whole
+from components.cluster.quantity import amount, whole
 from config.stack.sections import WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
@@ -40,7 +40,7 @@ class PodFacts:
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
-    """What it holds of the node's devices, by resource."""
+    """What it holds of the node's devices, CPUs (in thousandths) and memory, by resource."""
     priority: int = 0
     """Below 0 it gives way to any pod that states none."""
     ending: bool = False
@@ -148,8 +148,11 @@ def _pod(pod: dict[str, Any]) -> PodFacts:
     )
 
 
+_SHARED = ("cpu", "memory")
+
+
 def _devices(spec: dict[str, Any]) -> dict[str, int]:
-    """Extended resources: of all containers together, or of the init container that wants most."""
+    """CPU, memory and extended resources: of all containers together, or of the init container that wants most."""
     together: Counter[str] = Counter()
     for container in spec.get("containers") or []:
         together.update(_of_container(container))
@@ -160,7 +163,8 @@ def _devices(spec: dict[str, Any]) -> dict[str, int]:
 
 def _of_container(container: dict[str, Any]) -> dict[str, int]:
     requests = (container.get("resources") or {}).get("requests") or {}
-    return {resource: whole(count) or 0 for resource, count in requests.items() if "/" in resource}
+    counted = {resource: count for resource, count in requests.items() if "/" in resource or resource in _SHARED}
+    return {resource: amount(resource, count) or 0 for resource, count in counted.items()}
 
 
 def node_facts(node: dict[str, Any]) -> NodeFacts:

@@ -1,4 +1,4 @@
-"""Devices of the stack's nodes that other pods hold: why a server that fits would not be scheduled.
+"""Devices, CPUs and memory of the stack's nodes that other pods hold: why a server that fits would not be scheduled.
 
 What a node has says nothing of who has it. Pods that are about to end, and those that give way to any other, are not
 counted. Nothing is known of nodes that the stack does not name.
@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from components.cluster.facts import ClusterFacts, PodFacts
-from components.cluster.quantity import whole
+from components.cluster.quantity import amount, shown
 from components.pods.labels import identity
 from components.pods.serving import Serving
 from config.catalogue import find_gpu
+from config.quantity import quantity_bytes
 from config.stack.sections import StackConfig
 
 _MOST_NAMED = 3
@@ -34,6 +35,7 @@ def held_devices(instance: str, stack: StackConfig, facts: ClusterFacts, serving
     wanted = {find_gpu(stack.nodes.gpu).vendor.resource: serving.gpus} if stack.nodes.gpu else {}
     if stack.nodes.fabric and serving.nodes > 1:
         wanted[stack.nodes.fabric.resource] = stack.nodes.fabric.count
+    wanted |= wanted_room(serving.cpus, serving.memory_request)
     held = {
         node.name: list(_lines(node.name, node.allocatable, [pod for pod in others if pod.node == node.name], wanted))
         for node in facts.nodes
@@ -53,19 +55,26 @@ def _lines(
     node: str, allocatable: Mapping[str, str], pods: Sequence[PodFacts], wanted: Mapping[str, int]
 ) -> Iterator[str]:
     for resource, count in wanted.items():
-        total = whole(allocatable.get(resource, "0")) or 0
+        total = amount(resource, allocatable.get(resource, "0")) or 0
         holders = {f"{pod.namespace}/{pod.name}": number for pod in pods if (number := pod.devices.get(resource, 0))}
         held = sum(holders.values())
         # A node that never had enough has a fault of its own.
         if total - held < count <= total:
             yield (
-                f"node {node}: {held} of {total} {resource} are held by {_named(holders)}, and the server needs "
-                f"{count}; end them, or name another node in heavylift:nodes.names"
+                f"node {node}: {shown(resource, held)} of {shown(resource, total)} {resource} are held by "
+                f"{_named(resource, holders)}, and the server needs {shown(resource, count)}; end them, or name "
+                "another node in heavylift:nodes.names"
             )
 
 
-def _named(holders: Mapping[str, int]) -> str:
+def wanted_room(cpus: int | None, memory: str | None) -> dict[str, int]:
+    """The CPUs, in thousandths, and the memory that a server asks for, where it does."""
+    wanted = {"cpu": 1000 * cpus} if cpus else {}
+    return wanted | ({"memory": quantity_bytes(memory)} if memory else {})
+
+
+def _named(resource: str, holders: Mapping[str, int]) -> str:
     ordered = sorted(holders.items(), key=lambda holder: (-holder[1], holder[0]))
-    named = ", ".join(f"{name} ({number})" for name, number in ordered[:_MOST_NAMED])
+    named = ", ".join(f"{name} ({shown(resource, number)})" for name, number in ordered[:_MOST_NAMED])
     rest = len(ordered) - _MOST_NAMED
     return f"{named} and {rest} more pods" if rest > 0 else named

@@ -12,16 +12,28 @@ import pulumi
 from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
-from components.cluster.held_devices import held_devices
-from components.cluster.quantity import whole
+from components.cluster.held_devices import held_devices, wanted_room
+from components.cluster.quantity import amount, shown, whole
 from components.cluster.settling import STATE_TAINTS, read_settled
+from components.cluster.whole_gpus import gpu_kind_faults
 from components.pods.labels import labels
 from components.pods.names import claim_name, disk_name
 from components.pods.placement import HOSTNAME_LABEL
 from components.pods.serving import Serving
 from config.catalogue import Gpu, find_gpu
 from config.quantity import gigabytes
-from config.stack.sections import Nodes, StackConfig, Taint, TaintEffect, WeightsKind
+from config.stack.sections import Engine, Nodes, StackConfig, Taint, TaintEffect, WeightsKind
+
+_STATES = {
+    "node.kubernetes.io/disk-pressure": "is short of disk: make room on its root or image file system",
+    "node.kubernetes.io/memory-pressure": "is short of memory: end what takes it",
+    "node.kubernetes.io/pid-pressure": "is short of process numbers: end what takes them",
+    "node.kubernetes.io/network-unavailable": "has no network for pods yet: look at the network plugin",
+    "node.kubernetes.io/out-of-service": "was taken out of service: remove the taint when it is back",
+    "node.cloudprovider.kubernetes.io/uninitialized": "is not yet known to the cloud's controller",
+    "ToBeDeletedByClusterAutoscaler": "is about to be removed by the cluster autoscaler",
+}
+"""Taints that tell of a node's state and go with it: to list them in the stack would be no cure."""
 
 
 @dataclass(frozen=True)
@@ -139,18 +151,29 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
         yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
     if stack.nodes.gpu:
         yield from _gpu_faults(stack.nodes, find_gpu(stack.nodes.gpu), node)
+    yield from _room_faults(stack.engine, node)
     if fabric := stack.nodes.fabric:
         yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")
 
 
 def _gpu_faults(nodes: Nodes, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
-    kind = node.labels.get(gpu.vendor.product_label)
-    if kind and not kind.startswith(gpu.labels):
-        yield f"has GPUs of the kind {kind}: expected {nodes.gpu} (heavylift:nodes.gpu)"
+    yield from gpu_kind_faults(nodes.gpu or "", gpu, node)
     yield from _lacking(node, gpu.vendor.resource, nodes.gpus_per_node, "heavylift:nodes.gpus_per_node")
     driver = next((node.labels[label] for label in gpu.vendor.driver_labels if label in node.labels), None)
     if nodes.driver and driver and not f"{driver}.".startswith(f"{nodes.driver}."):
         yield f"has driver {driver}: expected {nodes.driver} (heavylift:nodes.driver)"
+
+
+def _room_faults(engine: Engine, node: NodeFacts) -> Iterator[str]:
+    """More CPUs or memory than the node has in all: the scheduler would say so when everything is staged."""
+    for resource, count in wanted_room(engine.cpus, engine.memory).items():
+        total = amount(resource, node.allocatable.get(resource))
+        if total is not None and total < count:
+            key = "cpus" if resource == "cpu" else resource
+            yield (
+                f"has {shown(resource, total)} of {resource} allocatable, and the server asks for "
+                f"{shown(resource, count)}; lower heavylift:engine.{key}, or name another node"
+            )
 
 
 def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterator[str]:
@@ -163,6 +186,9 @@ def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
     for taint in node.taints:
         if taint["key"] in STATE_TAINTS and (node.not_ready or node.cordoned):
             continue  # that fault is named already
+        if state := _STATES.get(taint["key"]):
+            yield f"{state} (taint {taint['key']}); the taint goes when that is over"
+            continue
         keeps_pods_off = taint["effect"] != TaintEffect.PREFER_NO_SCHEDULE
         if keeps_pods_off and not any(_tolerates(known, taint) for known in tolerated):
             shown = f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"

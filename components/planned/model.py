@@ -19,6 +19,7 @@ from config.stack.weights import WeightsLock, read_lock, weights_digest
 from engines.plan import Plan
 from planner import TimeLimits, time_limits
 from planner.stack_request import request_of_stack
+from planner.time_limits import limits_at_floor
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,11 @@ def planned_model(name: str, sections: dict[str, Any]) -> PlannedModel:
         lock = read_lock(Path(stack.stage.lock), stack.model) if stack.stage.lock else None
     except StackError as error:
         raise pulumi.RunError("\n  ".join([f"{name} cannot be served, nothing was created:", *error.faults])) from None
-    plan = judged_plan(request_of_stack(stack, lock))
-    limits = time_limits(plan, full_verification=stack.weights.verify is Verification.FULL)
+    request = request_of_stack(stack, lock)
+    plan = judged_plan(request)
+    limits = time_limits(plan, request, full_verification=stack.weights.verify is Verification.FULL)
+    if words := limits_at_floor(plan, request, limits):
+        pulumi.warn(words)
     return PlannedModel(stack, lock, plan, limits)
 
 

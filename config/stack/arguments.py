@@ -125,6 +125,9 @@ class Weights(TypedDict):
     """Keep the volume when the stack is destroyed."""
     verify: NotRequired[Verification]
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
+    read_bandwidth: NotRequired[str]
+    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage; the time limits of the server's
+    start follow from it. Unset: 2 GB/s, as from local NVMe."""
 
 
 class Stage(TypedDict):

@@ -252,6 +252,9 @@ class Weights(Section):
     """Keep the volume when the stack is destroyed."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
+    read_bandwidth: Bandwidth | None = None
+    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage; the time limits of the server's
+    start follow from it. Unset: 2 GB/s, as from local NVMe."""
 
     @field_validator("keep_newest")
     @classmethod

@@ -97,3 +97,16 @@ def test_the_fabric_is_looked_at_where_a_server_uses_it() -> None:
 def test_nothing_is_said_of_nodes_that_the_stack_does_not_name() -> None:
     sections = SECTIONS | {"nodes": SECTIONS["nodes"] | {"names": []}, "weights": {"kind": "host-path"}}
     assert held_devices("h200", StackConfig.parse(sections), cluster(TRAINING), serving()).lines == []
+
+
+def test_memory_and_cpus_that_others_hold_are_counted_in_kubernetes_own_units() -> None:
+    facts = cluster(PodFacts("db", "big", "h200-0", devices={"memory": 200 * 2**30, "cpu": 500}))
+    room = {"memory": "256Gi", "cpu": "8"}
+    roomy = replace(facts, nodes=[replace(node, allocatable={**node.allocatable, **room}) for node in facts.nodes])
+    held = held_devices("h200", STACK, roomy, replace(serving(), memory_request="64Gi", cpus=8))
+    assert held.lines == [
+        "node h200-0: 500m of 8000m cpu are held by db/big (500m), and the server needs 8000m; end them, or name "
+        "another node in heavylift:nodes.names",
+        "node h200-0: 200.0Gi of 256.0Gi memory are held by db/big (200.0Gi), and the server needs 64.0Gi; end them, "
+        "or name another node in heavylift:nodes.names",
+    ]

@@ -59,6 +59,48 @@ def test_a_node_that_has_all_of_it_has_no_fault() -> None:
     assert node_faults(STACK, [NODE]) == []
 
 
+@pytest.mark.parametrize("product", ["NVIDIA-H200", "NVIDIA-H200-NVL", "NVIDIA-H200-SXM-141GB"])
+def test_a_form_of_the_gpu_is_that_gpu(product: str) -> None:
+    whole = {"nvidia.com__gpu.product": product, "nvidia.com__gpu.sharing-strategy": "none"}
+    assert node_faults(STACK, [with_labels(**whole, **{"nvidia.com__gpu.replicas": "1"})]) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("nvidia.com/gpu.product", "NVIDIA-H200-MIG-1g.18gb"),
+        ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED"),
+        ("nvidia.com/gpu.sharing-strategy", "time-slicing"),
+        ("nvidia.com/gpu.sharing-strategy", "mps"),
+        ("nvidia.com/gpu.replicas", "4"),
+        ("nvidia.com/vgpu.present", "true"),
+    ],
+)
+def test_a_gpu_that_is_not_whole_is_a_fault_with_the_label_that_says_so(label: str, value: str) -> None:
+    [fault] = node_faults(STACK, [replace(NODE, labels={**NODE.labels, label: value})])
+    assert f"has GPUs that are shared or not whole ({label}={value})" in fault
+
+
+def test_a_gpu_whose_name_only_begins_alike_is_another() -> None:
+    sections = SECTIONS | {"nodes": SECTIONS["nodes"] | {"gpu": "l4"}}
+    [fault] = node_faults(StackConfig.parse(sections), [with_labels(**{"nvidia.com__gpu.product": "NVIDIA-L40S"})])
+    assert "has GPUs of the kind NVIDIA-L40S: expected l4" in fault
+
+
+@pytest.mark.parametrize(
+    ("taint", "words"),
+    [
+        ("node.kubernetes.io/disk-pressure", "is short of disk"),
+        ("node.kubernetes.io/memory-pressure", "is short of memory"),
+        ("node.kubernetes.io/network-unavailable", "has no network for pods yet"),
+    ],
+)
+def test_a_taint_of_the_nodes_state_is_told_as_that_state(taint: str, words: str) -> None:
+    [fault] = node_faults(STACK, [replace(NODE, taints=[*NODE.taints, {"key": taint, "effect": "NoSchedule"}])])
+    assert words in fault
+    assert "heavylift:nodes.taints" not in fault
+
+
 @pytest.mark.parametrize(
     ("node", "fault"),
     [
@@ -232,3 +274,15 @@ def test_a_claim_that_no_storage_class_would_fill_is_refused(
 def test_volumes_of_other_names_do_not_matter() -> None:
     facts = ClusterFacts(disks={"other": VolumeFacts(1)}, claims={"other": VolumeFacts(1)})
     assert volume_faults("h200-weights", STACK, facts, 1165 * GIB) == []
+
+
+def test_a_node_with_less_memory_or_fewer_cpus_than_the_server_asks_for_is_a_fault() -> None:
+    stack = StackConfig.parse(SECTIONS | {"engine": SECTIONS["engine"] | {"memory": "256Gi", "cpus": 48}})
+    room = {**NODE.allocatable, "cpu": "47500m", "memory": "224Gi"}
+    assert node_faults(stack, [replace(NODE, allocatable=room)]) == [
+        "node h200-0: has 47500m of cpu allocatable, and the server asks for 48000m; lower heavylift:engine.cpus, or "
+        "name another node",
+        "node h200-0: has 224.0Gi of memory allocatable, and the server asks for 256.0Gi; lower "
+        "heavylift:engine.memory, or name another node",
+    ]
+    assert node_faults(stack, [replace(NODE, allocatable={**room, "cpu": "48", "memory": "256Gi"})]) == []

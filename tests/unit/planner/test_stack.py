@@ -56,6 +56,15 @@ def test_everything_a_stack_says_reaches_the_request() -> None:
     assert request.extra_args == ("--seed=1",)
 
 
+def test_the_speed_of_shared_storage_is_what_the_start_is_planned_by() -> None:
+    sections = deepcopy(_SECTIONS)
+    sections["weights"]["read_bandwidth"] = "400 MB/s"
+    request = request_of_stack(StackConfig.parse(sections), None)
+    assert request.read_bytes_per_second == 400e6
+    # 595.18 GB at 400 MB/s is 1,488 s; the engine starts in 234 s more.
+    assert fit(request).load_seconds == pytest.approx(1722, abs=2)
+
+
 def test_of_several_replicas_one_is_planned_on_its_share_of_the_nodes() -> None:
     sections = deepcopy(_SECTIONS)
     sections["nodes"]["names"] = ["a", "b", "c", "d", "spare"]

@@ -3,7 +3,8 @@
 import pytest
 
 from engines.plan import PerGpu, Plan
-from planner.time_limits import TimeLimits, time_limits
+from engines.request import FitRequest
+from planner.time_limits import TimeLimits, limits_at_floor, time_limits
 from tests.unit.planner.asking import plan
 
 _ON_GPU = PerGpu(None, None, None, None, None)
@@ -46,3 +47,22 @@ def test_no_limit_of_kimi_is_a_default_of_ten_minutes() -> None:
     # 595 GB at 250 MB/s is 40 minutes, and loads in about 9.
     assert limits.stage_deadline_seconds > 3600
     assert limits.startup_seconds > 1500
+
+
+def test_where_the_bytes_are_not_known_those_of_the_volume_stand_for_them() -> None:
+    unknown = Plan(verdict="unknown", per_gpu=_ON_GPU)
+    request = FitRequest(
+        model="acme/new", volume_bytes=2000 * 2**30, staging_bytes_per_second=1.25e9, read_bytes_per_second=0.4e9
+    )
+    limits = time_limits(unknown, request)
+    # 2,147 GB at 1.25 GB/s and at 0.4 GB/s, three times.
+    assert limits.stage_deadline_seconds == 5154
+    assert limits.engine_ready_seconds == 16107
+    assert limits_at_floor(unknown, request, limits) is None
+
+
+def test_limits_that_follow_from_nothing_are_said() -> None:
+    unknown, request = Plan(verdict="unknown", per_gpu=_ON_GPU), FitRequest(model="acme/new")
+    words = limits_at_floor(unknown, request, time_limits(unknown, request)) or ""
+    assert "staging gets 900 s and the start of the engine 600 s" in words
+    assert "heavylift:weights.size" in words

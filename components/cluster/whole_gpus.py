@@ -1,0 +1,37 @@
+"""Whether a node's GPUs are of the kind that the plan counts on, and whole: not shared, not a part, not virtual."""
+
+from collections.abc import Iterator
+
+from components.cluster.facts import NodeFacts
+from config.catalogue import Gpu
+
+_WHOLE = {
+    "nvidia.com/gpu.sharing-strategy": ("none",),
+    "nvidia.com/gpu.replicas": ("0", "1"),
+    "nvidia.com/vgpu.present": ("false",),
+}
+"""Labels of GPU feature discovery, and what they say of a GPU that a pod gets as a whole
+(github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery)."""
+
+_PARTS = ("-SHARED", "-MIG-")
+"""What the product label of a GPU that is shared in time, or of a slice of one, has in it."""
+
+
+def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
+    """What is wrong with a node's GPUs, one phrase each. Labels that a node lacks say nothing."""
+    product = node.labels.get(gpu.vendor.product_label)
+    marks = [f"{label}={value}" for label in _WHOLE if (value := node.labels.get(label)) not in (None, *_WHOLE[label])]
+    if product and any(part in product for part in _PARTS):
+        marks.insert(0, f"{gpu.vendor.product_label}={product}")
+    if marks:
+        yield (
+            f"has GPUs that are shared or not whole ({', '.join(marks)}): expected whole ones; take the node out of "
+            "that sharing, or name another in heavylift:nodes.names"
+        )
+    elif product and not any(_is_of(product, label) for label in gpu.labels):
+        yield f"has GPUs of the kind {product}: expected {expected} (heavylift:nodes.gpu)"
+
+
+def _is_of(product: str, label: str) -> bool:
+    """Whether a product is that of the label, or one of its forms: NVIDIA-H200-NVL is an NVIDIA-H200, an H20 is not."""
+    return product.startswith(label) and product[len(label) : len(label) + 1] in ("", "-", "_")
