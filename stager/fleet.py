@@ -100,18 +100,24 @@ class Fleet:
         self._closed.set()
 
     def _watch(self, peer: Peer) -> None:
-        heard, looked = False, time.monotonic()
+        heard, gone, looked = False, False, time.monotonic()
         while not (self._closed.is_set() or self._ending.is_set()):
             for path in peer.look():
-                self._holders[path].append(peer)
+                if peer not in self._holders[path]:
+                    self._holders[path].append(peer)
             if self._is_held_up():
                 peer.excuse(time.monotonic() - looked)
             looked = time.monotonic()
             if peer.is_heard and not heard:
                 self._say(f"{peer.name} is there")
             heard = peer.is_heard
+            if peer.is_gone(self._patience) and not (gone or peer.done or peer.banished):
+                what = "progress" if peer.was_heard else "answer"
+                self._say(f"{peer.name}: no {what} for {self._patience:g} s; the others fetch what it was to fetch")
+            gone = peer.is_gone(self._patience)
             self._looked.release()
-            self._closed.wait(self._pause_seconds * random.uniform(0.8, 1.2))  # noqa: S311 - no secret is made of it
+            varied = random.uniform(0.8, 1.2)  # noqa: S311 - it is no secret
+            self._closed.wait(self._pause_seconds * varied)
 
     def holder(self, file: RemoteFile) -> Peer | None:
         """A node that can give `file` now: of those that have it, the one that gives us least just now."""

@@ -48,6 +48,7 @@ class Peer:
         self._reader = reader
         self._pool = urllib3.PoolManager(maxsize=1)
         self._seen = 0
+        self._run = ""
         self._progress = -1
         self._heard_at = self._moved_at = time.monotonic()
         self._failures = 0
@@ -59,11 +60,13 @@ class Peer:
         try:
             status = self._ask()
             news = [self._paths[int(number)] for number in status["have"]]
-            progress, done = int(status["progress"]), bool(status["done"])
+            run, progress, done = str(status["run"]), int(status["progress"]), bool(status["done"])
         except (HTTPError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return []
         now = time.monotonic()
         with self._lock:
+            if run != self._run:  # another process, which has its files in another order
+                self._run, self._seen, news = run, 0, [] if self._seen else news
             self._seen += len(news)
             if news or progress != self._progress or not self.was_heard:
                 self._moved_at = now

@@ -41,6 +41,7 @@ class Shelf:
         """Grows while this stager gets on."""
         self.done = False
         """Whether this stager needs nothing any more."""
+        self._run = os.urandom(8).hex()
         self.told: set[int] = set()
         """The places of the nodes that know that this stager is done."""
         self._expected = f"Bearer {secret}".encode()
@@ -66,7 +67,7 @@ class Shelf:
         with self._lock:
             if self.done:
                 self.told.add(node)
-            return {"have": self._verified[since:], "progress": self.progress(), "done": self.done}
+            return {"run": self._run, "have": self._verified[since:], "progress": self.progress(), "done": self.done}
 
     def has(self, number: int) -> bool:
         """Whether file `number` may be given away."""

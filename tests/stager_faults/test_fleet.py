@@ -106,6 +106,7 @@ def test_nodes_that_cannot_reach_each_other_stage_from_the_hub(nodes: MakeNodes)
     assert end(*stagers) == [0, 0]
     assert fleet.is_complete(0)
     assert fleet.is_complete(1)
+    assert "node-1: no answer for 1 s; the others fetch what it was to fetch" in fleet.log(0)
 
 
 def test_a_stager_gives_verified_files_to_those_who_know_the_secret(nodes: MakeNodes) -> None:
@@ -162,7 +163,7 @@ class liar:
             def do_GET(self) -> None:
                 if "/status" in self.path:
                     since = int(self.path.partition("since=")[2].partition("&")[0])
-                    status = {"have": list(range(len(listing.files)))[since:], "progress": 1, "done": True}
+                    status = {"run": "1", "have": list(range(len(listing.files)))[since:], "progress": 1, "done": True}
                     self.answer(200, json.dumps(status).encode())
                     return
                 file = listing.files[int(self.path.rpartition("/")[2])]

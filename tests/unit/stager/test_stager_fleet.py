@@ -15,6 +15,7 @@ from stager.listing import Listing, RemoteFile
 from stager.order import Membership
 from stager.peer import Peer
 from stager.ranges import RangeReader
+from stager.serve import FileServer, Shelf
 
 GB = 10**9
 KIMI = [RemoteFile(f"model-{number:05d}-of-000064.safetensors", 9_290_000_000) for number in range(64)]
@@ -81,6 +82,30 @@ def test_every_file_is_for_exactly_one_node_and_moves_when_that_one_is_banished(
 
 def test_the_secret_is_not_shown() -> None:
     assert "ssss" not in repr(Membership((("a", "http://a:1"),), "a", 1, "s" * 16))
+
+
+def test_a_node_that_was_started_again_is_asked_for_all_that_it_has() -> None:
+    files = tuple(files_of([1, 1, 1, 1]))
+    listing = Listing("acme/model", "main", "0" * 40, files)
+
+    def serve(port: int, *verified: int) -> FileServer:
+        shelf = Shelf("id", files, lambda _: -1, SECRET)
+        for number in verified:
+            shelf.add(files[number])
+        return FileServer(shelf, port)
+
+    with serve(0, 0, 1) as server:
+        members = (("me", "http://127.0.0.1:1"), ("other", f"http://127.0.0.1:{server.port}"))
+        membership = Membership(members, "me", 1, SECRET)
+        reader = RangeReader(streams=1, stall_seconds=1, inside=True)
+        peer = Peer(1, membership, listing, "id", reader=reader)
+        assert peer.look() == ["file-0", "file-1"]
+        assert peer.look() == []
+    peer._pool.clear()  # as the end of the process does
+    with serve(server.port, 2, 3, 0):
+        assert peer.look() == []
+        assert sorted(peer.look()) == ["file-0", "file-2", "file-3"]
+    assert peer.look() == []
 
 
 PEERS = ["--peer=a=http://h:1", "--peer=b=http://h:2"]
