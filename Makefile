@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -52,6 +52,14 @@ lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; n
 schema: $(READY) ## write what follows from the models: the editor's schema, the page of keys, components' arguments
 	@$(BIN)/python -m config.stack.schema
 	@$(BIN)/python -m components.reference
+
+PAIRS ?=
+oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner; PAIRS=expression chooses: an hour
+	@$(BIN)/python -m tests.oracle "$(PAIRS)"
+
+RELEASES ?=
+vllm-facts: $(READY) ## read flags, backends and parsers from the wheels of vLLM's releases: RELEASES="0.33.0 0.34.0"
+	@$(BIN)/python -m tests.oracle.release_facts $(RELEASES)
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.report.accuracy

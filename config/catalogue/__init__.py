@@ -41,9 +41,12 @@ from config.catalogue.measured import (
 )
 from config.catalogue.model import Checkpoint, Gguf, Model, Serving, find_checkpoint, models
 from config.catalogue.reading import DATA, Fields, NotInCatalogueError
+from config.catalogue.vllm_release import BackendFacts, CacheRules, VllmRelease, vllm_releases
 
 __all__ = [
     "DATA",
+    "BackendFacts",
+    "CacheRules",
     "Checkpoint",
     "CollectiveLibrary",
     "CudaCompatibility",
@@ -68,6 +71,7 @@ __all__ = [
     "ReleaseRange",
     "Serving",
     "VendorName",
+    "VllmRelease",
     "cuda_of_drivers",
     "engine_facts",
     "engine_flags",
@@ -80,4 +84,5 @@ __all__ = [
     "models",
     "overheads",
     "release_ranges",
+    "vllm_releases",
 ]

@@ -150,6 +150,8 @@ class PublishedCache:
     max_model_len: int | None = None
     kv_cache_dtype: str | None = None
     block_size: int | None = None
+    engine_version: str | None = None
+    """Set where the log does not state it and its figure is that of earlier releases."""
     kv_gib: float
     tokens: int
     source: str

@@ -106,7 +106,8 @@ def _of_catalogue(name: str, include: tuple[str, ...]) -> ModelSpec:
 def _model_spec(family: Model, checkpoint: Checkpoint) -> ModelSpec:
     shape = read_shape(family.config)
     if checkpoint.max_context:
-        shape = replace(shape, max_context=checkpoint.max_context)
+        table = shape.rotary_table * checkpoint.max_context // shape.max_context if shape.max_context else 0
+        shape = replace(shape, max_context=checkpoint.max_context, rotary_table=table)
     quantization = read_quantization(checkpoint.quantization_config)
     unknown = list(shape.unknown)
     if checkpoint.unknown:

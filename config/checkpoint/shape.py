@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from config.checkpoint.rotary import rotary_table_bytes
+
 Config = Mapping[str, Any]
 
 _SAID_BY = {
@@ -39,6 +41,8 @@ class Indexer:
 
     heads: int
     head_dim: int
+    chosen: int
+    """Tokens that it chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,10 @@ class Vision:
     patch_parameters: int
     position_parameters: int
     projector_parameters: int
+    deep_levels: int
+    """Layers of the encoder whose states go into the language model too, each through a projector of its own."""
+    projector_split: bool
+    """The projector is cut by tensor parallelism, not the same on every rank."""
     closing_norm: bool
 
 
@@ -137,6 +145,8 @@ class Shape:
     vision: Vision | None
     layer_norms: int
     """Norms of the width of the hidden state in each layer."""
+    rotary_table: int
+    """Bytes of the table of rotary positions that an engine keeps."""
     mtp_layers: int
     """Layers for multi-token prediction in the checkpoint; an engine loads them for speculative decoding only."""
     derivable: bool
@@ -179,6 +189,7 @@ def read_shape(config: Config) -> Shape:
         experts=_experts(text),
         vision=_vision(config.get("vision_config") or {}, text),
         layer_norms=4 if _model_type(text) in _FOUR_NORMS else 2,
+        rotary_table=rotary_table_bytes(text),
         mtp_layers=_mtp_layers(text),
         derivable=_model_type(text) in _DERIVABLE,
         checked=_model_type(text) in _DERIVABLE | _PLAIN,
@@ -188,12 +199,16 @@ def read_shape(config: Config) -> Shape:
 
 _DERIVABLE = {
     "deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma3_text", "glm_moe_dsa", "kimi_k2", "llama", "minimax_m2",
-    "mistral", "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe",
+    "mistral", "mixtral", "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
+    "qwen3_vl_moe_text", "qwen3_vl_text",
 }  # fmt: skip
 """Model types whose tensors `planner.tensors` derives to the byte."""
 
-_HEAD_NORMS = {"qwen3": "head", "qwen3_moe": "head", "qwen3_5_moe_text": "head", "gemma3_text": "head"}
-_PLAIN = {"gpt_oss", "mixtral", "phi3", "qwen2_moe", "qwen3_5_text", "qwen3_vl_moe_text", "qwen3_vl_text"}
+_HEAD_NORMS = dict.fromkeys(
+    ("gemma3_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_text"),
+    "head",
+)
+_PLAIN = {"gpt_oss", "phi3", "qwen2_moe"}
 """Further model types whose attention is what their fields say; their tensors need headers."""
 
 _FOUR_NORMS = {"gemma3_text"}
@@ -235,7 +250,7 @@ def _attention(text: Config) -> LatentAttention | GroupedAttention | None:
     if text.get("kv_lora_rank"):
         indexer = None
         if text.get("index_topk"):
-            indexer = Indexer(text["index_n_heads"], text["index_head_dim"])
+            indexer = Indexer(text["index_n_heads"], text["index_head_dim"], text["index_topk"])
         return LatentAttention(
             heads=heads,
             q_rank=text.get("q_lora_rank"),
@@ -310,6 +325,8 @@ def _moonvit(vision: Config) -> Vision:
         patch_parameters=3 * vision["patch_size"] ** 2 * hidden + hidden,
         position_parameters=vision["init_pos_emb_height"] * vision["init_pos_emb_width"] * hidden,
         projector_parameters=2 * hidden + merged * merged + merged + merged * text_hidden + text_hidden,
+        deep_levels=0,
+        projector_split=False,
         closing_norm=True,
     )
 
@@ -318,6 +335,8 @@ def _qwen_vision(vision: Config, text: Config) -> Vision:
     """Qwen's encoder: patches over two frames, learned positions, a merger over 2 x 2 patches."""
     hidden, merged = vision["hidden_size"], vision["spatial_merge_size"] ** 2 * vision["hidden_size"]
     out = vision.get("out_hidden_size") or text["hidden_size"]
+    levels = len(vision.get("deepstack_visual_indexes") or ())
+    projector = merged * merged + merged + merged * out + out
     patch = vision["in_channels"] * vision["temporal_patch_size"] * vision["patch_size"] ** 2
     return Vision(
         depth=vision["depth"],
@@ -325,6 +344,8 @@ def _qwen_vision(vision: Config, text: Config) -> Vision:
         width=vision["intermediate_size"],
         patch_parameters=patch * hidden + hidden,
         position_parameters=vision["num_position_embeddings"] * hidden,
-        projector_parameters=2 * hidden + merged * merged + merged + merged * out + out,
+        projector_parameters=2 * hidden + projector + levels * (2 * merged + projector),
+        deep_levels=levels,
+        projector_split=True,
         closing_norm=False,
     )

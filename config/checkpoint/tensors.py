@@ -274,7 +274,9 @@ def _vision(vision: Vision) -> Iterator[_Tensor]:
     block = 3 * hidden * hidden + 3 * hidden + hidden * hidden + hidden
     block += 2 * hidden * width + width + hidden + 4 * hidden
     yield _plain("vision", 1, vision.depth * block, Sharding.VISION)
-    yield _plain("vision", 1, vision.patch_parameters + vision.position_parameters, Sharding.VISION)
+    yield _plain("vision", 1, vision.patch_parameters + vision.position_parameters)
     if vision.closing_norm:
         yield _plain("vision", 2, hidden)
-    yield _plain("vision", 1, vision.projector_parameters)
+    yield _plain(
+        "vision", 1, vision.projector_parameters, Sharding.VISION if vision.projector_split else Sharding.WHOLE
+    )

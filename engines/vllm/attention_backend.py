@@ -48,7 +48,7 @@ def _latent(attention: LatentAttention, capability: tuple[int, int], *, fp8: boo
     if capability[0] == 10:
         # FlashInfer's kernel has one head size and returns no sums for a context split over ranks.
         flashinfer = attention.nope_dim == 128 and dcp == 1
-        return Backend("FLASHINFER_MLA", 64) if flashinfer else Backend("CUTLASS_MLA", 128)
+        return Backend("FLASHINFER_MLA", 32) if flashinfer else Backend("CUTLASS_MLA", 128)
     if capability[0] == 9:
         return Backend("FLASHMLA", 64) if fp8 else Backend("FLASH_ATTN_MLA", DEFAULT_BLOCK)
     return Backend("TRITON_MLA", DEFAULT_BLOCK)

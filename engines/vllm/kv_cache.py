@@ -20,6 +20,9 @@ _SPARSE_FP8_BYTES = 656
 _SPARSE_FP4_BYTES = 352
 """The same of `nvfp4_ds_mla`."""
 
+_CHECKPOINT_TOKENS = 64
+"""Tokens between the prefill checkpoints of gated delta attention: its chunk (0.33.0)."""
+
 _INDEXER_SCALE_BYTES = 4
 """The indexer's keys are fp8 with one fp32 scale per token."""
 
@@ -59,6 +62,19 @@ def _latent_bytes(attention: LatentAttention, dtype: str, backend: Backend) -> i
     if attention.indexer:
         size += attention.indexer.head_dim + _INDEXER_SCALE_BYTES
     return size
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRules:
+    """How a release lays out the pool of a model whose layers differ."""
+
+    group_factor: float
+    """Groups are as large as the commoner kind of layers where it has fewer than the rarer times this."""
+    batches_in_flight: bool
+    """A window keeps the tokens of every batch in flight, not of one."""
+    prefill_checkpoints: bool
+    """Linear attention keeps a state at checkpoints of a prefill: one block more, and blocks that are a multiple of
+    the tokens between checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +130,14 @@ def stage_pool(
     dcp: int,
     backend: Backend,
     block: int,
-    batched_tokens: int,
+    tokens_in_flight: int,
     prefix_caching: bool,
+    rules: PoolRules,
 ) -> Pool:
-    """The pool of the stage that holds these layers."""
+    """The pool of the stage that holds these layers.
+
+    `tokens_in_flight`: those that a window keeps beside its own, because they are not settled yet.
+    """
     per_layer = layer_bytes_per_token(shape, dtype, tp, backend)
     kinds = [shape.layer_kinds[layer] for layer in layers]
     growing, others = kinds.count("full"), len(kinds) - kinds.count("full")
@@ -126,12 +146,13 @@ def stage_pool(
     if not growing:
         raise ValueError("a pipeline stage without a full attention layer has no formula")
     if "linear" in kinds and shape.linear:
-        block = _hybrid_block(shape.linear, per_layer, tp)
-        fixed_per_group = 2 if prefix_caching else 1
+        checkpoints = prefix_caching and rules.prefill_checkpoints
+        block = _hybrid_block(shape.linear, per_layer, tp, checkpoints=checkpoints)
+        fixed_per_group = (3 if checkpoints else 2) if prefix_caching else 1
     else:
         # A window, and what one step may add before the oldest blocks are freed.
-        fixed_per_group = ceil((shape.window - 1 + batched_tokens) / block) + 1
-    size = _group_size(growing, others)
+        fixed_per_group = ceil((shape.window - 1 + tokens_in_flight) / block) + 1
+    size = _group_size(growing, others, rules.group_factor)
     return Pool(
         block_tokens=block,
         block_bytes=block * per_layer * size,
@@ -142,18 +163,16 @@ def stage_pool(
     )
 
 
-def _group_size(growing: int, others: int) -> int:
-    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more.
-
-    The limit is vLLM's own (`vllm/v1/core/kv_cache_utils.py`, 0.33.0).
-    """
+def _group_size(growing: int, others: int, factor: float) -> int:
+    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more."""
     rarer, commoner = sorted((growing, others))
-    return commoner if commoner < 1.25 * rarer else rarer
+    return commoner if commoner < factor * rarer else rarer
 
 
-def _hybrid_block(linear: LinearAttention, per_layer: int, tp: int) -> int:
+def _hybrid_block(linear: LinearAttention, per_layer: int, tp: int, *, checkpoints: bool) -> int:
     """Tokens of a block when an attention page is made as large as a linear layer's state."""
-    return DEFAULT_BLOCK * ceil(linear_state_bytes(linear, tp) / (DEFAULT_BLOCK * per_layer))
+    alignment = _CHECKPOINT_TOKENS if checkpoints else DEFAULT_BLOCK
+    return alignment * ceil(linear_state_bytes(linear, tp) / (alignment * per_layer))
 
 
 def linear_state_bytes(linear: LinearAttention, tp: int) -> int:

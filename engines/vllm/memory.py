@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from config.checkpoint.quantization import FP8_BLOCK
-from config.checkpoint.shape import LatentAttention
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
 from engines.vllm.attention_backend import Backend
 from engines.vllm.kv_cache import Pool, stage_pool
+from engines.vllm.loading import made_while_loading
 from engines.vllm.overhead import Overhead, Workload, overhead
+from engines.vllm.release_facts import pool_rules
 from engines.vllm.resolved_request import ResolvedRequest
 from engines.vllm.sharding import stage_layers, stage_weights
 
@@ -99,7 +100,14 @@ def memory_of(resolved: ResolvedRequest, memory_bytes: int, backend: Backend) ->
 
 
 def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
-    """Bytes of weights on one GPU of a stage, by tensor group."""
+    """Bytes on one GPU of a stage once the weights are loaded: the checkpoint's tensors, and what is made of them."""
+    layers = stage_layers(resolved.model.shape.layers, resolved.layout.pp)[index]
+    tensors = tensors_by_group(resolved, index)
+    return tensors | made_while_loading(resolved, layers, tensors)
+
+
+def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
+    """Bytes of the checkpoint's tensors on one GPU of a stage, by group."""
     ranges = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
     return stage_weights(
         resolved.model.groups,
@@ -116,7 +124,9 @@ def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
 def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, budget: int, backend: Backend) -> Stage:
     weights = sum(weights_by_group(resolved, index).values())
     workload = _workload(resolved, last=index == len(ranges) - 1, first=index == 0)
-    beside = overhead(workload, resolved.version, weights, _reserve(resolved, len(ranges[index])))
+    beside = overhead(workload, resolved.version, weights, _reserve(resolved))
+    rules = pool_rules(resolved.version)
+    batches = resolved.layout.pp + 1 if rules.batches_in_flight else 1
     pool = stage_pool(
         resolved.model.shape,
         ranges[index],
@@ -125,8 +135,9 @@ def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, bud
         dcp=resolved.layout.dcp,
         backend=backend,
         block=resolved.block,
-        batched_tokens=resolved.batched_tokens,
+        tokens_in_flight=resolved.batched_tokens * batches,
         prefix_caching=resolved.request.enable_prefix_caching,
+        rules=rules,
     )
     given = resolved.request.available_kv_gib
     left = budget - weights
@@ -168,23 +179,9 @@ def sparse_scratch_bytes(batched_tokens: int) -> int:
     return 2 * batched_tokens * 64 * 512 * 4
 
 
-def _reserve(resolved: ResolvedRequest, layers: int) -> float:
+def _reserve(resolved: ResolvedRequest) -> float:
     """Bytes that are needed and that the engine's profiling does not see."""
-    reserve = 0.0
-    if resolved.sparse_scratch_missed:
-        reserve += sparse_scratch_bytes(resolved.batched_tokens)
-    return reserve + _latent_copies(resolved, layers)
-
-
-def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
-    """The 16-bit copies of the expanding projection that latent attention makes where it is quantised."""
-    attention = resolved.model.shape.attention
-    if not isinstance(attention, LatentAttention):
-        return 0.0
-    if resolved.model.quantization.scheme("model.layers.0.self_attn.kv_b_proj").bits == 16:
-        return 0.0
-    expanded = attention.heads * (attention.nope_dim + attention.value_dim)
-    return layers * attention.kv_rank * expanded * 2 / resolved.layout.tp
+    return sparse_scratch_bytes(resolved.batched_tokens) if resolved.sparse_scratch_missed else 0.0
 
 
 def _gib(size: float) -> float:

@@ -111,7 +111,7 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         version=version,
         capability=gpu.compute_capability,
         layout=resolve_layout(request),
-        kv_cache_dtype=request.kv_cache_dtype or model.checkpoint.kv_cache_dtype or "auto",
+        kv_cache_dtype=request.kv_cache_dtype or model.checkpoint.kv_cache_dtype or _declared_cache(model),
         utilization=request.gpu_memory_utilization or _utilization(version),
         batched_tokens=request.max_num_batched_tokens or defaults.max_num_batched_tokens,
         sequences=request.max_num_seqs or defaults.max_num_seqs,
@@ -149,6 +149,11 @@ def resolve_layout(request: FitRequest) -> Layout:
         ep=tp * dp if request.expert_parallel else 1,
         dcp=request.decode_context_parallel or 1,
     )
+
+
+def _declared_cache(model: ModelSpec) -> str:
+    """The cache type where nothing asks for one: as the checkpoint's quantisation declares it."""
+    return "fp8" if model.quantization.kv_cache_fp8 else "auto"
 
 
 def _utilization(version: Version) -> float:

@@ -54,9 +54,16 @@ def stage_weights(
         if not present[group.place]:
             continue
         size = group.bytes_within(layers) if group.place is Place.LAYERS else group.bytes
-        parts = _parts(group.sharding, layout, kv_heads, vision_whole=vision_whole)
+        parts = _parts(_sharding(group, layout), layout, kv_heads, vision_whole=vision_whole)
         sums[group.group] = sums.get(group.group, 0.0) + size / parts
     return sums
+
+
+def _sharding(group: TensorGroup, layout: Layout) -> Sharding:
+    """How a group is cut: shared experts are whole where each rank of a tensor-parallel group takes other tokens to the
+    experts (vllm/config/parallel.py `use_sequence_parallel_moe`, 0.33.0)."""
+    sequence_parallel = layout.ep > 1 and layout.tp > 1 and layout.dp > 1
+    return Sharding.WHOLE if group.group == "shared_experts" and sequence_parallel else group.sharding
 
 
 def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: bool) -> int:

@@ -27,6 +27,7 @@ from engines.vllm.calibration import observations, ratios
 from engines.vllm.memory import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
+from planner.report import oracle
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "accuracy.md"
 GATE = 0.01
@@ -117,6 +118,7 @@ def predicted_tokens(entry: PublishedCache, kv_gib: float) -> int:
             max_model_len=entry.max_model_len,
             kv_cache_dtype=entry.kv_cache_dtype,
             block_size=entry.block_size,
+            engine_version=entry.engine_version,
             available_kv_gib=kv_gib,
         )
     )
@@ -184,6 +186,8 @@ def document() -> str:
             *_overheads(),
             "",
             *_held_out(),
+            "",
+            *oracle.section(),
             "",
             "## Left out",
             "",

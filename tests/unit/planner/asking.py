@@ -8,7 +8,7 @@ from typing import Any
 
 from config.catalogue import find_gpu
 from config.checkpoint.model_spec import find_model
-from engines.vllm.memory import weights_by_group
+from engines.vllm.memory import tensors_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 from planner import FitRequest, Plan, fit
 
@@ -42,8 +42,8 @@ def resolved_request(model: str, gpu: str = "h200", **settings: Any) -> Resolved
 
 
 def weights_gib(model: str, stage: int = 0, **settings: Any) -> float:
-    """GiB of weights on one GPU of a stage."""
-    return sum(weights_by_group(resolved_request(model, **settings), stage).values()) / GIB
+    """GiB of the checkpoint's tensors on one GPU of a stage."""
+    return sum(tensors_by_group(resolved_request(model, **settings), stage).values()) / GIB
 
 
 def derivation() -> dict[str, Any]:

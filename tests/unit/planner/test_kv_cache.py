@@ -9,7 +9,7 @@ import pytest
 from config.catalogue import PublishedCache, ground_truth
 from config.checkpoint.shape import read_shape
 from engines.vllm.attention_backend import Backend
-from engines.vllm.kv_cache import Pool, stage_pool
+from engines.vllm.kv_cache import Pool, PoolRules, stage_pool
 from planner.report.accuracy import predicted_tokens
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
@@ -78,7 +78,7 @@ def test_minimax_on_two_gpus_needs_58_8_gib_for_497600_tokens() -> None:
 
 
 def test_prefix_caching_takes_a_second_state_per_group() -> None:
-    asked = {"gpus_per_node": 1, "max_model_len": 131_072, "available_kv_gib": 18.64}
+    asked = {"gpus_per_node": 1, "max_model_len": 131_072, "available_kv_gib": 18.64, "engine_version": "0.20.0"}
     cached = plan("qwen3.5-35b-a3b", "h100", **asked)
     uncached = plan("qwen3.5-35b-a3b", "h100", **asked, enable_prefix_caching=False)
     assert cached.kv_tokens == (925_508, 925_508)
@@ -131,8 +131,8 @@ def test_layers_with_a_window_take_a_fixed_number_of_blocks(
     )
     backend = Backend("FLASH_ATTN", 16)
     pool = stage_pool(
-        shape, range(shape.layers), dtype="auto", tp=1, dcp=1, backend=backend, block=16, batched_tokens=2048,
-        prefix_caching=True,
+        shape, range(shape.layers), dtype="auto", tp=1, dcp=1, backend=backend, block=16, tokens_in_flight=2048,
+        prefix_caching=True, rules=PoolRules(1.25, batches_in_flight=False, prefill_checkpoints=False),
     )  # fmt: skip
     per_window = math.ceil((511 + 2048) / 16) + 1
     assert (pool.growing_groups, pool.fixed_blocks) == (groups, fixed * per_window)
@@ -156,7 +156,11 @@ def test_a_pool_of_alike_layers_is_a_capacity() -> None:
             {"gpus_per_node": 4, "available_kv_gib": 18.16, "max_model_len": 128_000, "max_num_seqs": 10},
             2.4,
         ),
-        ("qwen3.5-35b-a3b", {"gpus_per_node": 1, "available_kv_gib": 18.64, "max_model_len": 131_072}, 7.06),
+        (
+            "qwen3.5-35b-a3b",
+            {"gpus_per_node": 1, "available_kv_gib": 18.64, "max_model_len": 131_072, "engine_version": "0.20.0"},
+            7.06,
+        ),
     ],
 )
 def test_the_maximum_concurrency_is_the_one_that_logs_print(

@@ -86,7 +86,7 @@ def test_the_cost_of_a_stack_with_one_server_needs_no_explanation() -> None:
 def test_two_nodes_of_h100_fit_with_the_published_weights_by_stage() -> None:
     planned = fit(request_of_stack(StackConfig.parse({**_SECTIONS, "weights": {"kind": "host-path"}}), None))
     assert planned.verdict == "fits"
-    assert [stage.weights_gib for stage in planned.stages] == pytest.approx([36.42, 35.40], abs=0.011)
+    assert [stage.weights_gib for stage in planned.stages] == pytest.approx([36.42, 35.40], abs=0.05)
     assert planned.cost_per_hour_usd == 40.0
     assert planned.warnings == ()
 

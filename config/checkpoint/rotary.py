@@ -1,0 +1,48 @@
+"""The table of sines and cosines that an engine keeps for rotary positions: one for all layers, whole on every GPU.
+A sparse attention's indexer has one more.
+
+From `vllm/model_executor/layers/rotary_embedding` (0.33.0): as many rows as positions that the scaling reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def rotary_table_bytes(text: Mapping[str, Any]) -> int:
+    """Bytes of the tables of a text model; 0 where it has no rotary positions."""
+    by_kind = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    tables = [each for each in by_kind.values() if isinstance(each, Mapping)] or [by_kind]
+    indexers = 2 if text.get("index_topk") else 1
+    return indexers * _bytes(text) * sum(_positions(text, table) * _dimensions(text, table) for table in tables)
+
+
+def _bytes(text: Mapping[str, Any]) -> int:
+    """Bytes of an element: 16 bits, but 32 beside a sparse attention and in gpt-oss."""
+    return 4 if text.get("index_topk") or text.get("model_type") == "gpt_oss" else 2
+
+
+def _is_yarn(scaling: Mapping[str, Any]) -> bool:
+    return (scaling.get("rope_type") or scaling.get("type")) in ("yarn", "deepseek_yarn")
+
+
+def _positions(text: Mapping[str, Any], scaling: Mapping[str, Any]) -> int:
+    """Rows of a table."""
+    most = text.get("max_position_embeddings") or 0
+    factor = scaling.get("factor") or 1
+    if _is_yarn(scaling):
+        return int((scaling.get("original_max_position_embeddings") or most) * factor)
+    return int(most * factor) if (scaling.get("rope_type") or scaling.get("type")) == "linear" else most
+
+
+def _dimensions(text: Mapping[str, Any], scaling: Mapping[str, Any]) -> int:
+    """Elements of a row: a sine and a cosine for each pair of rotated dimensions."""
+    if text.get("qk_rope_head_dim"):
+        return int(text["qk_rope_head_dim"])
+    heads = text.get("num_attention_heads")
+    if not heads:
+        return 0
+    head = text.get("head_dim") or (text.get("hidden_size") or 0) // heads
+    share = scaling.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
+    return int(text.get("rotary_dim") or head * share)

@@ -1,0 +1,73 @@
+"""What vLLM holds beside a checkpoint's tensors once it has loaded them, and counts as weights.
+
+Found by building its own models (`make oracle`, 0.33.0). What earlier releases hold was not compared.
+"""
+
+from __future__ import annotations
+
+from config.checkpoint.quantization import FP8_BLOCK
+from config.checkpoint.shape import LatentAttention
+from config.checkpoint.tensors import Place, Sharding
+from engines.vllm.resolved_request import ResolvedRequest
+
+_PACKED_SHARE = 1 / 128 - 4 / 128**2
+"""Bytes of scales more for each weight where a block's scale is repeated for each of its rows, in one byte."""
+
+_INDEX_BYTES = 4
+_DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
+"""Workspace that a backend allocates with its first layer (vllm/v1/attention/backends/mla)."""
+
+
+def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[str, float]) -> dict[str, float]:
+    """Bytes on one GPU of the stage with these layers, by what they are for; `tensors`: its checkpoint's, by group."""
+    made = {
+        "rotary_table": float(resolved.model.shape.rotary_table),
+        "latent_copies": _latent_copies(resolved, len(layers)),
+        "indexer_buffers": _indexer_buffers(resolved, len(layers)),
+        "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
+        "packed_scales": _packed_scales(resolved, tensors),
+        "workspace": float(_DECODE_WORKSPACE.get(resolved.backend.name, 0)) if resolved.backend else 0.0,
+    }
+    return {name: size for name, size in made.items() if size}
+
+
+def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
+    """The 16-bit copies of the expanding projection that latent attention makes where it is quantised."""
+    attention = resolved.model.shape.attention
+    if not isinstance(attention, LatentAttention):
+        return 0.0
+    if resolved.model.quantization.scheme("model.layers.0.self_attn.kv_b_proj").bits == 16:
+        return 0.0
+    expanded = attention.heads * (attention.nope_dim + attention.value_dim)
+    return layers * attention.kv_rank * expanded * 2 / resolved.layout.tp
+
+
+def _indexer_buffers(resolved: ResolvedRequest, layers: int) -> float:
+    """The tokens that an indexer chooses: for a whole batch, and for each layer and every sequence. Its key projection
+    is held in 16 bits."""
+    attention = resolved.model.shape.attention
+    if not isinstance(attention, LatentAttention) or attention.indexer is None:
+        return 0.0
+    rows = resolved.batched_tokens + layers * (resolved.sequences + 1)
+    keys = layers * attention.indexer.head_dim * resolved.model.shape.hidden
+    stored = resolved.model.quantization.scheme("model.layers.0.self_attn.indexer.wk").bits
+    return rows * attention.indexer.chosen * _INDEX_BYTES + keys * (16 - stored) / 8
+
+
+def _deep_states(resolved: ResolvedRequest) -> float:
+    """Room for the states of the vision encoder that go into deeper layers, for a whole batch of tokens."""
+    vision = resolved.model.shape.vision
+    levels = vision.deep_levels if vision else 0
+    return levels * resolved.batched_tokens * resolved.model.shape.hidden * 2.0
+
+
+def _packed_scales(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
+    """Scales of block FP8 on compute capability 10.x, where its linear kernels take them row by row."""
+    if resolved.capability[0] != 10:
+        return 0.0
+    linear = {
+        group.group
+        for group in resolved.model.groups
+        if group.dtype == FP8_BLOCK.name and group.sharding is not Sharding.EXPERT and group.place is Place.LAYERS
+    }
+    return sum(tensors.get(group, 0.0) for group in linear) * _PACKED_SHARE

@@ -1,0 +1,149 @@
+"""`python -m tests.oracle [PATTERN] [--missing]`: builds the pairs with vLLM's code and writes its answers to
+`tests/data/oracle/<release>.json`.
+
+With a pattern, only the pairs whose key it matches are built; with `--missing`, only those without an answer. The
+others keep what the file says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from tests.oracle.environment import make_environment, vllm_release
+from tests.oracle.pairs import DATA, GIB, Pair, read_configs, read_pairs, write_checkpoint, write_lines
+
+_ABOUT = (
+    "What vLLM's own code says of each pair, a line a pair; made by `make oracle`. Bytes are per GPU: `created` by the "
+    "model's class, `loaded` after its weights are processed (what the log calls model loading), for the first rank of "
+    "each pipeline stage. `cache`: the tokens that kv_gib hold."
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Builds pairs and writes the file as they are answered. Returns 1 where an engine's process ends before that."""
+    results = Results()
+    pattern = re.compile(next((word for word in arguments if word != "--missing"), ""))
+    known = results.keys if "--missing" in arguments else set()
+    asked = [pair for pair in read_pairs() if pattern.search(pair.key) and pair.key not in known]
+    by_gpu = [list(group) for _, group in groupby(sorted(asked, key=lambda pair: pair.gpu), lambda pair: pair.gpu)]
+    python = make_environment()
+    with tempfile.TemporaryDirectory(prefix="oracle-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        answered = sum(pool.map(lambda group: _build(python, group, Path(scratch), results), by_gpu))
+    print(f"{answered} of {len(asked)} pairs answered: {results.path}", file=sys.stderr)
+    return 0 if answered == len(asked) else 1
+
+
+class Results:
+    """The file of results: what is answered now, and for the other pairs what it says already."""
+
+    def __init__(self) -> None:
+        self.path = DATA / f"{vllm_release()}.json"
+        before = json.loads(self.path.read_text(encoding="utf-8"))["results"] if self.path.exists() else []
+        self._known = {entry["key"]: entry for entry in before}
+        self._lock = Lock()
+
+    @property
+    def keys(self) -> set[str]:
+        """The pairs that have an answer."""
+        return set(self._known)
+
+    def add(self, answer: dict[str, Any]) -> None:
+        """Takes an answer and writes the file."""
+        with self._lock:
+            self._known[answer["key"]] = answer
+            kept = [self._known[pair.key] for pair in read_pairs() if pair.key in self._known]
+            write_lines(self.path, {"about": _ABOUT, "vllm": vllm_release()}, "results", kept)
+
+
+def _build(python: Path, pairs: list[Pair], scratch: Path, results: Results) -> int:
+    """Builds the pairs of one kind of GPU. Returns how many were answered."""
+    answered = 0
+    for answer in _answers(python, pairs, scratch):
+        results.add(answer)
+        answered += 1
+    return answered
+
+
+def _answers(python: Path, pairs: list[Pair], scratch: Path) -> Iterator[dict[str, Any]]:
+    """The answers for pairs of one kind of GPU, from a process of their own."""
+    gpu, configs = pairs[0].gpu, read_configs()
+    command = [str(python), "-m", "tests.oracle.engine", gpu]
+    log = Path(tempfile.gettempdir()) / f"oracle-{gpu}.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=_environment(scratch),
+            cwd=Path(__file__).parents[2],
+        ) as process,
+    ):
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("a process without pipes")
+        for pair in pairs:
+            print(json.dumps(_question(pair, configs[pair.model], scratch)), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            if not line:
+                print(f"{gpu}: the engine's process ended at {pair.key}: see {log}", file=sys.stderr)
+                return
+            answer = json.loads(line)
+            print(_shown(pair, answer), file=sys.stderr, flush=True)
+            answer.pop("seconds", None)
+            yield asdict(pair) | answer
+        process.stdin.close()
+
+
+def _question(pair: Pair, config: dict[str, Any], scratch: Path) -> dict[str, Any]:
+    directory = write_checkpoint(config, scratch / pair.model.replace("/", "--"))
+    return {
+        "key": pair.key,
+        "directory": str(directory),
+        "arguments": pair.arguments,
+        "ranks": pair.stages,
+        "kv_bytes": int(pair.kv_gib * GIB),
+    }
+
+
+def _shown(pair: Pair, answer: dict[str, Any]) -> str:
+    """One line about an answer."""
+    if "error" in answer:
+        return f"{pair.key}: {answer['error']}"
+    said = [f"{stage['loaded'] / GIB:.3f} GiB" if stage["loaded"] else "not processed" for stage in answer["stages"]]
+    tokens = answer["cache"].get("tokens", answer["cache"].get("error"))
+    return f"{pair.key}: {', '.join(said)}; {tokens} tokens; {answer['seconds']} s"
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """No GPU, no network, nothing of the user's, and Triton kept although no driver is active."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(scratch),
+        "CUDA_VISIBLE_DEVICES": "",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_CACHE_ROOT": str(scratch / "vllm"),
+        "VLLM_HAS_FLASHINFER_CUBIN": "1",
+        "VLLM_LOGGING_LEVEL": "CRITICAL",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_PLUGINS": "",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

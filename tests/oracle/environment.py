@@ -1,0 +1,65 @@
+"""The environment that has vLLM: made once in the cache directory, outside the clone.
+
+vLLM's wheel without its compiled extensions, PyTorch with the CUDA libraries that it links (they are 3 GB of the 6 and
+not used, but `import torch` needs them), and the light ones of vLLM's dependencies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+_COMPILED = (".so",)
+_SHORTEST_HASH = 12
+
+
+def cache_directory() -> Path:
+    """Where the environment of these requirements is, or will be."""
+    digest = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:_SHORTEST_HASH]
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "heavylift" / f"oracle-{digest}"
+
+
+def make_environment() -> Path:
+    """The environment's Python, made first if it is not there: about five minutes and 6 GB."""
+    directory = cache_directory()
+    if (directory / ".ready").exists():
+        return directory / "bin" / "python"
+    print(f"making {directory}: about five minutes, 6 GB", file=sys.stderr)
+    shutil.rmtree(directory, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
+    pip = [str(directory / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+    subprocess.run([*pip, "install", "--requirement", str(REQUIREMENTS)], check=True)
+    with tempfile.TemporaryDirectory(dir=directory) as downloads:
+        wheel = download_wheel(vllm_release(), Path(downloads))
+        _unpack(wheel, next((directory / "lib").glob("python*/site-packages")))
+    (directory / ".ready").touch()
+    return directory / "bin" / "python"
+
+
+def vllm_release() -> str:
+    """The release of vLLM that is the judge: named in a comment line of the requirements."""
+    line = next(line for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines() if line.startswith("# vllm=="))
+    return line.removeprefix("# vllm==")
+
+
+def download_wheel(release: str, directory: Path) -> Path:
+    """Downloads vLLM's wheel of a release."""
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+    subprocess.run([*pip, "download", "--no-deps", "--dest", str(directory), f"vllm=={release}"], check=True)
+    return next(directory.glob(f"vllm-{release}-*.whl"))
+
+
+def _unpack(wheel: Path, target: Path) -> None:
+    """Unpacks a wheel but for its compiled extensions."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            if not member.filename.endswith(_COMPILED):
+                archive.extract(member, target)
