@@ -51,7 +51,7 @@ lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; n
 
 schema: $(READY) ## write what follows from the models: the editor's schema, the page of keys, components' arguments
 	@$(BIN)/python -m config.stack.schema
-	@$(BIN)/python -m components.reference
+	@$(BIN)/python -m components.package.reference
 
 PAIRS ?=
 oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner; PAIRS=expression chooses: an hour

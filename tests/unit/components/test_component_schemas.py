@@ -11,7 +11,7 @@ from pulumi.provider.experimental.component import ComponentProvider
 
 from components.__main__ import Host
 from components.package import COMPONENTS, PACKAGE
-from components.reference import REFERENCE_FILE, reference
+from components.package.reference import REFERENCE_FILE, reference
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import COMMIT
 

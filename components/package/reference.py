@@ -1,4 +1,4 @@
-"""Writes docs/components.md from the schema that Pulumi infers: `python -m components.reference`."""
+"""Writes docs/components.md from the schema that Pulumi infers: `python -m components.package.reference`."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,9 +7,8 @@ from pulumi.provider.experimental.analyzer import Analyzer, AnalyzeResult, Prope
 
 from components.package import COMPONENTS, PACKAGE
 
-_DOCS = Path(__file__).resolve().parent.parent / "docs"
-REFERENCE_FILE = _DOCS / "components.md"
-OPENING_FILE = Path(__file__).parent / "reference.md"
+REFERENCE_FILE = Path(__file__).resolve().parents[2] / "docs/components.md"
+OPENING_FILE = Path(__file__).parent / "opening.md"
 """The part of the page that is written by hand."""
 
 
