@@ -5,7 +5,7 @@ component is what most programs need.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, assert_never
 
 import pulumi
 from pulumi_kubernetes.core.v1 import Namespace
@@ -22,6 +22,7 @@ from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.catalogue import find_gpu
 from config.stack import arguments
+from config.stack.sections import NodeKind
 
 
 class ServedModelArgs(TypedDict):
@@ -156,18 +157,23 @@ class ServedModel(pulumi.ComponentResource):
         ]
 
     def _nodes(self) -> BareMetalGpuNodes:
+        """The nodes; of another kind it is another component, with the same `placement`."""
         nodes, given = self._planned.stack.nodes, self._args.get("nodes", {})
-        return BareMetalGpuNodes(
-            self._part("nodes"),
-            {
-                "hostnames": nodes.names,
-                "gpu_resource": find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
-                "taints": given.get("taints", []),
-                "fabric": given.get("fabric"),
-                "nvme_path": nodes.nvme_path,
-            },
-            self._within(),
-        )
+        match nodes.kind:
+            case NodeKind.BARE_METAL:
+                return BareMetalGpuNodes(
+                    self._part("nodes"),
+                    {
+                        "hostnames": nodes.names,
+                        "gpu_resource": find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
+                        "taints": given.get("taints", []),
+                        "fabric": given.get("fabric"),
+                        "nvme_path": nodes.nvme_path,
+                    },
+                    self._within(),
+                )
+            case _:
+                assert_never(nodes.kind)
 
     def _volume(self, nodes: BareMetalGpuNodes, found: Found, after: Sequence[pulumi.Resource]) -> WeightVolume:
         stack = self._planned.stack

@@ -106,7 +106,7 @@ class WeightStage(pulumi.ComponentResource):
     """A Job that stages one set of weights on every volume; ready when all of it is there and verified."""
 
     directory: pulumi.Output[str]
-    """The directory that was filled, in the pods that mount the volume."""
+    """The directory that was filled, in the pods that mount the volume; known when all of it is there and verified."""
     digest: pulumi.Output[str]
     """Identity of the weights: repository, revision, patterns and lock file. It names the directory."""
     program: pulumi.Output[str]
@@ -129,7 +129,7 @@ class WeightStage(pulumi.ComponentResource):
             stack_name(), name, self._args["image"], self._placement, self._program.metadata["name"]
         )
         self._staged = self._awaited([self._job(volume) for volume in volumes])
-        self.directory = pulumi.Output.from_input(self._weights.directory)
+        self.directory = self._staged.apply(lambda _: self._weights.directory)
         self.digest = pulumi.Output.from_input(self._weights.digest)
         self.program = self._program.metadata["name"]
         self.register_outputs(
