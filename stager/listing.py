@@ -7,8 +7,9 @@ load) and paths that would leave the staged directory.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -18,8 +19,22 @@ from stager.verify import OWN_DIRECTORY
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
-SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d+)-of-(?P<count>\d+)(?P<suffix>\.[^/]+)")
-PART_SUFFIX = ".part"
+SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{1,9})-of-(?P<count>\d{1,9})(?P<suffix>\.[^/]+)", re.ASCII)
+SHA256 = re.compile(r"[0-9a-f]{64}")
+BLOB_ID = re.compile(r"[0-9a-f]{40}")
+# Of nothing: `sha256sum /dev/null` and `git hash-object /dev/null`.
+EMPTY_HASHES = frozenset(
+    {
+        "SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "git blob e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    }
+)
+MOST_BYTES = 2**63 - 1  # of a file, https://www.man7.org/linux/man-pages/man2/lseek.2.html
+MOST_NAME_BYTES = 255  # https://www.man7.org/linux/man-pages/man3/pathconf.3.html, on every Linux file system
+PROBLEMS_NAMED = 8
+NUMBERS_NAMED = 5
+OLD_PART_SUFFIX = ".part"
+"""What earlier stagers called a file in the making, beside the others."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,9 @@ def select(listing: Listing, include: Sequence[str]) -> Listing:
     chosen = {file for matching in selected.values() for file in matching} if include else set(listing.files)
     if not chosen:
         raise StagerError(f"{listing.repository} has no files at {listing.commit}")
-    _refuse_unsafe_paths(chosen)
+    if wrong := listing_problems(chosen):
+        more = f" and {len(wrong) - PROBLEMS_NAMED} more" if len(wrong) > PROBLEMS_NAMED else ""
+        raise StagerError(f"{listing.repository} at {listing.commit}: {'; '.join(wrong[:PROBLEMS_NAMED])}{more}")
     _refuse_gaps(chosen, listing)
     ordered = tuple(sorted(chosen, key=lambda file: (-file.size, file.path)))
     return Listing(listing.repository, listing.revision, listing.commit, ordered)
@@ -87,21 +104,38 @@ def matches(path: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(path, pattern + "*" if pattern.endswith("/") else pattern)
 
 
-def _refuse_unsafe_paths(files: Iterable[RemoteFile]) -> None:
-    unsafe = sorted(file.path for file in files if not is_safe(file.path))
-    if unsafe:
-        raise StagerError(f"paths that would leave the staged directory or clash with the stager's own: {unsafe}")
+def listing_problems(files: Iterable[RemoteFile]) -> list[str]:
+    """What makes `files` no set that can be staged, whoever lists them; sorted."""
+    files = list(files)
+    paths = Counter(file.path for file in files)
+    folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
+    found = [f"{path}: is listed {count} times" for path, count in paths.items() if count > 1]
+    found += [f"{path}: is listed as a file and as a folder" for path in paths if path in folders]
+    found += [problem for file in files if (problem := _file_problem(file))]
+    return sorted(found)
+
+
+def _file_problem(file: RemoteFile) -> str | None:
+    if not is_safe(file.path):
+        return f"{file.path!r}: would leave the staged directory, clash with the stager's own files, or is no file name"
+    if type(file.size) is not int or not 0 <= file.size <= MOST_BYTES:
+        return f"{file.path}: size is {file.size!r}, expected bytes; a lock knows them (python -m stager lock)"
+    if not SHA256.fullmatch(str(file.sha256)) and (file.sha256 or not BLOB_ID.fullmatch(str(file.blob_id))):
+        return f"{file.path}: has no usable hash (SHA-256 {file.sha256!r}, git blob {file.blob_id!r})"
+    if not file.size and file.expected_hash not in EMPTY_HASHES:
+        return f"{file.path}: is listed with 0 bytes, but its hash ({file.expected_hash}) is not that of nothing"
+    return None
 
 
 def is_safe(path: str) -> bool:
     """Whether `path` stays inside the staged directory and clear of the stager's own files."""
     parts = path.split("/")
     return (
-        bool(path)
-        and not any(part in ("", ".", "..") for part in parts)
-        and PurePosixPath(path).parts[0] != OWN_DIRECTORY
-        and not path.endswith(PART_SUFFIX)
+        not any(part in ("", ".", "..") for part in parts)
+        and parts[0] != OWN_DIRECTORY
+        and not path.endswith(OLD_PART_SUFFIX)
         and path.isprintable()
+        and all(len(part.encode()) <= MOST_NAME_BYTES for part in parts)
     )
 
 
@@ -117,16 +151,19 @@ def _gaps(chosen: Iterable[RemoteFile], available: set[str]) -> Iterable[str]:
     for file in chosen:
         if match := SHARD.fullmatch(file.path):
             sets[match["stem"], match["count"], match["suffix"]].add(int(match["number"]))
-    for (stem, count, suffix), numbers in sorted(sets.items()):
-        missing = sorted(set(range(1, int(count) + 1)) - numbers)
+    for (stem, digits, suffix), numbers in sorted(sets.items()):
+        count = int(digits)
+        missing = count - sum(1 <= number <= count for number in numbers)
         if not missing:
             continue
-        name = f"{stem}-*-of-{count}{suffix}"
+        name = f"{stem}-*-of-{digits}{suffix}"
         present = {int(m["number"]) for path in available if (m := SHARD.fullmatch(path)) and m["stem"] == stem}
-        cause = f"include {name}" if set(missing) <= present else "the repository itself lacks them"
-        yield f"{name} is a set of {int(count)} shards, missing {_numbers(missing)}: {cause}"
+        all_there = sum(1 <= number <= count for number in numbers | present) == count
+        cause = f"include {name}" if all_there else "the repository itself lacks them"
+        first = itertools.islice((number for number in range(1, count + 1) if number not in numbers), NUMBERS_NAMED)
+        yield f"{name} is a set of {count} shards, missing {_numbers(list(first), missing)}: {cause}"
 
 
-def _numbers(missing: Sequence[int]) -> str:
-    shown = ", ".join(map(str, missing[:5]))
-    return shown if len(missing) <= 5 else f"{shown} and {len(missing) - 5} more"
+def _numbers(first: Sequence[int], count: int) -> str:
+    shown = ", ".join(map(str, first))
+    return shown if count == len(first) else f"{shown} and {count - len(first)} more"

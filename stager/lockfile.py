@@ -7,19 +7,16 @@ Refuses a lock that is not one, with everything that is wrong with it at once.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stager.errors import StagerError
-from stager.listing import FULL_COMMIT, REPOSITORY, Listing, RemoteFile, is_safe
+from stager.listing import FULL_COMMIT, MOST_BYTES, REPOSITORY, SHA256, Listing, RemoteFile, is_safe, listing_problems
 from stager.verify import Manifest
 
 LOCK_VERSION = 1
 MOST_SHOWN = 8  # problems of one lock
-SHA256 = re.compile(r"[0-9a-f]{64}")
-MOST_BYTES = 2**63 - 1  # of a file, https://www.man7.org/linux/man-pages/man2/lseek.2.html
 
 
 def render_lock(listing: Listing) -> str:
@@ -108,9 +105,7 @@ def _entry_problems(entry: Any) -> Iterator[str]:
 
 
 def _sum_problems(lock: dict[str, Any], files: list[dict[str, Any]]) -> Iterator[str]:
-    paths = [entry["path"] for entry in files]
-    if len(set(paths)) != len(paths):
-        yield "a path is listed twice"
+    yield from listing_problems(RemoteFile(entry["path"], entry["size"], entry["sha256"]) for entry in files)
     total = sum(entry["size"] for entry in files)
     if lock.get("total_bytes") != total:
         yield f"total_bytes is {lock.get('total_bytes')!r}, but the files sum to {total}"

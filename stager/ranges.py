@@ -8,6 +8,7 @@ file.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import email.utils
 import re
@@ -24,6 +25,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from stager.environment import proxies, require_usable_environment, trusted_authorities
 from stager.errors import SourceRefusal, SourceTrouble
 from stager.listing import RemoteFile
+from stager.watchdog import WATCHDOG, watch
 
 CHUNK_BYTES = 1024 * 1024
 # Pieces grow while they come quickly, so that whoever reads hears of a slow connection soon.
@@ -31,6 +33,7 @@ FIRST_PIECE_BYTES = 32 * 1024
 SLOW_SECONDS = 0.5
 CONNECT_SECONDS = 10
 MAX_REDIRECTS = 5
+NO_BYTE = "no byte"
 PAGE_BYTES = 2048
 TOLERATED_SKEW_SECONDS = 300
 
@@ -39,7 +42,11 @@ TRUST_ADVICE = "give the certificate authority in SSL_CERT_FILE, or for S3 in AW
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 GONE = frozenset({401, 403, 404, 410})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+PORTS = {"http": 80, "https": 443}
+# No number has more digits than the largest file (https://www.man7.org/linux/man-pages/man2/lseek.2.html).
+CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.ASCII)
+SECONDS = re.compile(r"\d{1,9}", re.ASCII)
+RATE_LIMIT = re.compile(r";\s*t=(\d{1,9})\b", re.ASCII)
 XML_CODE = re.compile(rb"<Code>(\w+)</Code>")
 
 
@@ -64,8 +71,8 @@ def without_secrets(url: str) -> str:
 class RangeReader:
     """A pool of connections for `streams` simultaneous reads, by way of the proxies that the environment names.
 
-    A read is given up when no byte came for `stall_seconds`. One that is `inside` the cluster uses no proxy and
-    follows no redirect.
+    A read is given up when no byte came for `stall_seconds`, or so few that it is no better. One that is `inside` the
+    cluster uses no proxy and follows no redirect.
     """
 
     def __init__(self, *, streams: int, stall_seconds: float, inside: bool = False) -> None:
@@ -73,9 +80,11 @@ class RangeReader:
         self._stall_seconds = stall_seconds
         require_usable_environment()
         trust = trusted_authorities()
-        self._direct = urllib3.PoolManager(maxsize=streams, ssl_context=trust)
+        self._direct = watch(urllib3.PoolManager(maxsize=streams, ssl_context=trust))
         self._proxies = {
-            scheme: urllib3.ProxyManager(url, maxsize=streams, ssl_context=trust, proxy_headers=_proxy_credentials(url))
+            scheme: watch(
+                urllib3.ProxyManager(url, maxsize=streams, ssl_context=trust, proxy_headers=_proxy_credentials(url))
+            )
             for scheme, url in ({} if inside else proxies()).items()
         }
         self._most_redirects = 0 if inside else MAX_REDIRECTS
@@ -105,7 +114,7 @@ class RangeReader:
                 return response
             response.close()
             target = _redirected(url, response)
-            if urlsplit(target).netloc != urlsplit(url).netloc:
+            if _origin(target) != _origin(url):
                 sent = headers
             url = target
         raise SourceRefusal(f"{without_secrets(address.url)}: more than {self._most_redirects} redirects")
@@ -136,21 +145,25 @@ class RangeReader:
     def _body(self, response: urllib3.BaseHTTPResponse, file: RemoteFile, expected: int) -> Iterator[bytes]:
         left, piece = expected, FIRST_PIECE_BYTES
         while left:
-            began = time.monotonic()
+            began, piece = time.monotonic(), min(piece, left)
             try:
-                chunk = response.read(min(piece, left))
+                with WATCHDOG.within(self._stall_seconds, response.shutdown):
+                    chunk = response.read(piece)
+                cause = "the answer ended"
             except (HTTPError, OSError) as error:
-                raise SourceTrouble(f"{file.path}: {self._cause(error)}, {left:,} bytes before the end") from None
-            if not chunk:
-                raise SourceTrouble(f"{file.path}: the answer ended {left:,} bytes too early")
+                chunk, cause = b"", self._cause(error)
             took = time.monotonic() - began
+            if len(chunk) < piece and took >= self._stall_seconds and not cause.startswith(NO_BYTE):
+                chunk, cause = b"", f"less than {piece:,} bytes in {took:.0f} s"
+            if not chunk:
+                raise SourceTrouble(f"{file.path}: {cause}, {left:,} bytes before the end")
             piece = min(2 * piece, CHUNK_BYTES) if took < SLOW_SECONDS else FIRST_PIECE_BYTES
             left -= len(chunk)
             yield chunk
 
     def _cause(self, error: Exception) -> str:
         if isinstance(error, ReadTimeoutError):
-            return f"no byte for {self._stall_seconds:g} s"
+            return f"{NO_BYTE} for {self._stall_seconds:g} s"
         if isinstance(error, NewConnectionError):
             return f"no connection: {error.__cause__ or error}"
         if isinstance(error, ConnectTimeoutError):
@@ -159,10 +172,21 @@ class RangeReader:
 
 
 def _redirected(url: str, response: urllib3.BaseHTTPResponse) -> str:
+    """Where the answer leads; never from https to what others on the way can read and change."""
     try:
-        return urljoin(url, response.headers.get("Location", ""))
+        target = urljoin(url, response.headers.get("Location", ""))
+        scheme = _origin(target)[0]
     except ValueError:
         raise SourceRefusal(f"{without_secrets(url)}: redirects to what is no address") from None
+    if scheme != "https" and _origin(url)[0] == "https":
+        raise SourceRefusal(f"{without_secrets(url)}: redirects from https to {scheme or 'nothing'}, which is not safe")
+    return target
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """To whom a token belongs: scheme, host and port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme)
 
 
 def _proxy_credentials(url: str) -> Mapping[str, str] | None:
@@ -212,8 +236,7 @@ def _require_whole_file(response: urllib3.BaseHTTPResponse, file: RemoteFile, st
 
 def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> None:
     wait = server_wait(response.headers)
-    body = response.read(PAGE_BYTES) if response.status not in TRANSIENT else b""
-    code = XML_CODE.search(body)
+    code = XML_CODE.search(_first_of_body(response)) if response.status not in TRANSIENT else None
     text = f"{file.path}: HTTP {response.status}{f' {code[1].decode()}' if code else ''}{_skew(response)}"
     if response.status in TRANSIENT:
         raise SourceTrouble(text, wait)
@@ -224,6 +247,13 @@ def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> N
     raise SourceRefusal(text)
 
 
+def _first_of_body(response: urllib3.BaseHTTPResponse) -> bytes:
+    """What comes of an error's page in one go; it only says more of what the status says already."""
+    with contextlib.suppress(HTTPError, OSError):
+        return response.read1(PAGE_BYTES)
+    return b""
+
+
 def server_wait(headers: Mapping[str, str]) -> float | None:
     """For how many seconds the server wants to be left alone, from `Retry-After` or the hub's `RateLimit`.
 
@@ -232,12 +262,12 @@ def server_wait(headers: Mapping[str, str]) -> float | None:
     https://huggingface.co/docs/hub/rate-limits.
     """
     asked = headers.get("Retry-After", "")
-    if asked.isdigit():
+    if SECONDS.fullmatch(asked):
         return float(asked)
     until, now = _date(asked), _date(headers.get("Date", ""))
     if until and now:
         return max(0.0, (until - now).total_seconds())
-    limit = re.search(r";\s*t=(\d+)", headers.get("RateLimit", ""))
+    limit = RATE_LIMIT.search(headers.get("RateLimit", ""))
     return float(limit[1]) if limit else None
 
 
@@ -254,6 +284,8 @@ def _skew(response: urllib3.BaseHTTPResponse) -> str:
 
 def _date(text: str) -> datetime.datetime | None:
     try:
-        return email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        date = email.utils.parsedate_to_datetime(text)
+        # "-0000" stands for UTC without saying where it was written: https://www.rfc-editor.org/rfc/rfc5322#section-3.3
+        return date.replace(tzinfo=date.tzinfo or datetime.UTC).astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
         return None

@@ -7,6 +7,7 @@ A source is named by one text (see `source_name.py`). Unless it says otherwise w
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -116,10 +117,12 @@ class DirectorySource:
         """The bytes from `start` up to `end`."""
         path = self._locate(file)
         try:
-            with path.open("rb", buffering=0) as content:
-                size = os.fstat(content.fileno()).st_size
-                if size != file.size:
-                    raise SourceRefusal(f"{path}: {size} bytes there, expected {file.size}")
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as content:
+                status = os.fstat(content.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    raise SourceRefusal(f"{path}: is no regular file")
+                if status.st_size != file.size:
+                    raise SourceRefusal(f"{path}: {status.st_size} bytes there, expected {file.size}")
                 while start < end:
                     chunk = os.pread(content.fileno(), min(CHUNK_BYTES, end - start), start)
                     if not chunk:

@@ -65,7 +65,11 @@ class Supply:
                     yield chunk
             except SourceRefusal as refusal:
                 self._note_refusal(file, source, refusal)
-            except SourceTrouble as trouble:
+            except StagerError:
+                raise
+            except Exception as error:
+                # Whatever a source raises or sends is its own fault: it must not end a run that has others to ask.
+                trouble = error if isinstance(error, SourceTrouble) else SourceTrouble(_described(error))
                 failures = self._note_trouble(file, source, trouble, failures + 1)
 
     def suppliers(self, file: RemoteFile) -> list[str]:
@@ -102,7 +106,8 @@ class Supply:
             willing = [source for source in order if source.name not in refused]
             awake = self._awake(willing)
             if awake:
-                return awake[0]
+                now = time.monotonic()  # the first that is open, or the one that is so soonest
+                return min(awake, key=lambda source: max(now, self._closed_until.get(source.name, 0.0)))
             if not willing:
                 raise Unobtainable("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
             raise Unanswered(f"no source answers: {'; '.join(self._resting[source.name][1] for source in willing)}")
@@ -137,6 +142,13 @@ class Supply:
         if trouble.wait is not None:
             with self._lock:
                 self._closed_until[source.name] = time.monotonic() + wait
+            if self._has_choice(file, source):
+                self._say(f"{source.name}: {trouble}; leaving it alone for {wait:.0f} s")
+                return 0
         self._say(f"{source.name}: {trouble}; again in {wait:.1f} s")
         self._pause(wait)
         return failures
+
+
+def _described(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

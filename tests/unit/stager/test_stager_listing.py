@@ -1,5 +1,7 @@
 """Which files are chosen, and which choices are refused before anything is fetched."""
 
+import hashlib
+
 import pytest
 
 from stager.errors import StagerError
@@ -83,3 +85,39 @@ def test_a_path_that_leaves_the_directory_or_clashes_is_refused(path: str) -> No
 @pytest.mark.parametrize("path", ["a", ".gitattributes", "a/b/c.safetensors", "ünïcode.txt", "a b"])
 def test_an_ordinary_path_is_accepted(path: str) -> None:
     assert is_safe(path)
+
+
+def test_a_set_of_400_million_shards_is_counted_and_not_listed() -> None:
+    with pytest.raises(StagerError, match="missing 2, 3, 4, 5, 6 and 399999994 more: the repository itself lacks them"):
+        select(listing("m-1-of-400000000.gguf"), [])
+    assert chosen(listing(f"m-1-of-{'9' * 200}.gguf")), "no such number is meant"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([RemoteFile("a", 1, "0" * 64), RemoteFile("a", 2, "1" * 64)], "a: is listed 2 times"),
+        ([RemoteFile("a", 1, "0" * 64), RemoteFile("a/b", 1, "0" * 64)], "a: is listed as a file and as a folder"),
+        ([RemoteFile("a", None, "0" * 64)], "a: size is None, expected bytes"),  # type: ignore[arg-type]
+        ([RemoteFile("a", -1, "0" * 64)], "a: size is -1"),
+        ([RemoteFile("a", True, "0" * 64)], "a: size is True"),
+        ([RemoteFile("a", "2", "0" * 64)], "a: size is '2'"),  # type: ignore[arg-type]
+        ([RemoteFile("a", 1)], "a: has no usable hash"),
+        ([RemoteFile("a", 1, "xyz")], "a: has no usable hash"),
+        ([RemoteFile("a", 0, "0" * 64)], "a: is listed with 0 bytes, but its hash"),
+        ([RemoteFile("a", 0, None, "0" * 40)], "a: is listed with 0 bytes, but its hash"),
+        ([RemoteFile("a" * 256, 1, "0" * 64)], "is no file name"),
+        ([RemoteFile("\ud800", 1, "0" * 64)], "is no file name"),
+    ],
+)
+def test_a_list_of_files_that_cannot_be_staged_is_refused_whoever_lists_it(files: list[RemoteFile], said: str) -> None:
+    with pytest.raises(StagerError) as refused:
+        select(Listing("acme/model", "main", COMMIT, tuple(files)), [])
+    assert said in str(refused.value)
+
+
+def test_empty_files_are_staged_with_the_hashes_of_nothing() -> None:
+    """The second as `git hash-object /dev/null` says it."""
+    nothing = hashlib.sha256(b"").hexdigest(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    files = (RemoteFile("a", 0, nothing[0]), RemoteFile("b", 0, None, nothing[1]))
+    assert len(select(Listing("acme/model", "main", COMMIT, files), []).files) == 2

@@ -49,7 +49,7 @@ def test_a_lock_reads_back_as_it_was() -> None:
         (lock(files=[{"path": "a", "size": -1, "sha256": "a" * 64}]), "a: size is -1"),
         (lock(files=[{"path": "a", "size": 1, "sha256": "A" * 64}]), "a: sha256 is"),
         (lock(files=[{"path": "a", "size": 1, "sha256": None}]), "a: sha256 is None"),
-        (lock(files=2 * [{"path": "a", "size": 1, "sha256": "a" * 64}], total_bytes=2), "listed twice"),
+        (lock(files=2 * [{"path": "a", "size": 1, "sha256": "a" * 64}], total_bytes=2), "a: is listed 2 times"),
         (lock(total_bytes=4), "total_bytes is 4, but the files sum to 3"),
     ],
 )
