@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from stager.errors import Stopped
 
 STOPPED = "stopped; the next run goes on from here"
+LOOK_SECONDS = 0.2
+
+Answer = TypeVar("Answer")
 
 
 def pause_until(ending: threading.Event) -> Callable[[float], None]:
@@ -18,3 +24,32 @@ def pause_until(ending: threading.Event) -> Callable[[float], None]:
             raise Stopped(STOPPED)
 
     return pause
+
+
+def unless_ending(ending: threading.Event, work: Callable[[], Answer], seconds: float | None = None) -> Answer:
+    """What `work` returns or raises; raises `Stopped` as soon as `ending` is set, whatever `work` waits for.
+
+    `work` runs in a thread of its own, which is left to itself then. Raises `TimeoutError` after `seconds`.
+    """
+    ended: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put((work(), None))
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            ended.put((None, error))
+
+    threading.Thread(target=run, name="work", daemon=True).start()
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        if ending.is_set():
+            raise Stopped(STOPPED)
+        try:
+            answer, error = ended.get(timeout=LOOK_SECONDS)
+        except queue.Empty:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"no answer within {seconds:g} s") from None
+            continue
+        if error is not None:
+            raise error
+        return answer  # type: ignore[return-value]  # None only where `work` returns it

@@ -7,6 +7,7 @@ gated for this token, missing or private, and a revision that does not exist.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -21,6 +22,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
+from stager.ending import pause_until, unless_ending
 from stager.environment import hub_endpoint
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import FULL_COMMIT, Listing, RemoteFile
@@ -28,6 +30,8 @@ from stager.patience import Patience, ask_patiently
 from stager.ranges import TRANSIENT, Address, server_wait, without_secrets
 
 ANSWER_SECONDS = 30
+LISTING_SECONDS = 120
+"""For the whole list of files, however slowly it comes."""
 
 Answer = TypeVar("Answer")
 
@@ -38,11 +42,18 @@ def listing_from_hub(
     *,
     patience: Patience,
     say: Callable[[str], None],
-    pause: Callable[[float], None],
+    ending: threading.Event,
 ) -> Listing:
     """All files of `repository` at `revision`, asked for again while the hub fails in passing."""
     hub = Hub()
-    return ask_patiently(lambda: hub.listing(repository, revision), patience=patience, say=say, pause=pause)
+
+    def ask() -> Listing:
+        try:
+            return unless_ending(ending, lambda: hub.listing(repository, revision), LISTING_SECONDS)
+        except TimeoutError as error:
+            raise SourceTrouble(f"{hub.name}: {error}") from None
+
+    return ask_patiently(ask, patience=patience, say=say, pause=pause_until(ending))
 
 
 class Hub:
@@ -69,8 +80,8 @@ class Hub:
             raise StagerError(f"{self.name} answers commit {info.sha} for {repository} at {revision}")
         files = tuple(
             RemoteFile(
-                path=sibling.rfilename,
-                size=sibling.lfs.size if sibling.lfs else sibling.size or 0,
+                path=str(sibling.rfilename),
+                size=sibling.lfs.size if sibling.lfs else sibling.size,  # type: ignore[arg-type]  # judged by `select`
                 sha256=sibling.lfs.sha256 if sibling.lfs else None,
                 blob_id=sibling.blob_id,
             )
@@ -94,7 +105,11 @@ class Hub:
 
     def _metadata(self, listing: Listing, file: RemoteFile):  # type: ignore[no-untyped-def]
         url = hf_hub_url(listing.repository, file.path, revision=listing.commit, endpoint=self.endpoint)
-        return get_hf_file_metadata(url, timeout=ANSWER_SECONDS, library_name="heavylift-stager")
+        return unless_ending(
+            threading.Event(),
+            lambda: get_hf_file_metadata(url, timeout=ANSWER_SECONDS, library_name="heavylift-stager"),
+            2 * ANSWER_SECONDS,
+        )
 
     def _ask(self, repository: str, revision: str, question: Callable[[], Answer]) -> Answer:
         try:

@@ -25,8 +25,9 @@ from pathlib import Path
 from types import TracebackType
 
 from stager.errors import StagerError, Stopped, Unanswered
+from stager.tree import Tree
 from stager.verify import OWN_DIRECTORY
-from stager.volume import FILE_MODE, make_directory, volume_error
+from stager.volume import make_directory, volume_error
 
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 LEASE_SECONDS = 60.0
@@ -57,14 +58,18 @@ class Lease:
     def __init__(
         self, directory: Path, *, say: Callable[[str], None], ending: threading.Event, seconds: float = LEASE_SECONDS
     ) -> None:
-        self._directory = directory / OWN_DIRECTORY
+        self._directory = directory
         self._say = say
         self._ending = ending
         self._abandoned_seconds = seconds
         self._bump_seconds = seconds / BUMPS_PER_LEASE
         self._holder = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex[:8]}"
-        self._file = self._directory / f"claim.{uuid.uuid4().hex}"
-        self._number = 0
+        self._file = f"{OWN_DIRECTORY}/claim.{uuid.uuid4().hex}"
+        self._place: Tree | None = None
+        self.number = 0
+        """Grows from holder to holder."""
+        self.given_back: int | None = None
+        """The number of the predecessor, if that one said that it was done; else it may still be at work, frozen."""
         self._counter = 0
         self._bumped = 0.0
         self._told = ("", 0.0)
@@ -82,6 +87,8 @@ class Lease:
         """Become the holder; False when the directory was moved away while we waited, and is to be made anew."""
         make_directory(self._directory)
         try:
+            self._place = Tree(self._directory)
+            self._place.make_folder(OWN_DIRECTORY)
             self._write(released=False, flags=os.O_CREAT)
             self._acquire()
         except FileNotFoundError:
@@ -89,16 +96,28 @@ class Lease:
         except OSError as error:
             self._forget_claim()
             if error.errno == errno.ENOSPC:
-                raise StagerError(f"{self._directory}: {NO_ROOM}") from None
-            raise volume_error(error, Path(error.filename or self._file)) from None
+                raise StagerError(f"{self._directory / OWN_DIRECTORY}: {NO_ROOM}") from None
+            raise volume_error(error, Path(error.filename or self._directory)) from None
         except StagerError:
             self._forget_claim()
             raise
         return True
 
+    @property
+    def tree(self) -> Tree:
+        """The leased directory, for changes: each asks for the lease right before it is made."""
+        return Tree(self._directory, self.require)
+
+    @property
+    def _tree(self) -> Tree:
+        if self._place is None:
+            raise ValueError("the lease was never entered")
+        return self._place
+
     def _forget_claim(self) -> None:
         with contextlib.suppress(OSError):
-            self._file.unlink(missing_ok=True)
+            if self._place:
+                self._place.unlink(self._file)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,15 +125,11 @@ class Lease:
         self.release()
 
     def move_directory(self, target: Path) -> None:
-        """Rename the leased directory, its lease with it; whoever waits for it under the old name begins anew.
-
-        From then on nothing is written under the old name, where another stager's lease may lie.
-        """
+        """Rename the leased directory, its lease with it; whoever waits for it under the old name begins anew."""
         self._still()
         self.require()
-        self._directory.parent.rename(target)
-        self._directory = target / OWN_DIRECTORY
-        self._file = self._directory / self._file.name
+        self._directory.rename(target)
+        self._directory = target
 
     def release(self) -> None:
         """Say that the holder is done, so that the next one need not wait."""
@@ -138,8 +153,11 @@ class Lease:
         while True:
             current = self._current()
             abandoned = time.monotonic() - still_since >= self._abandoned_seconds
+            if not self._tree.is_at(self._directory):
+                raise FileNotFoundError(errno.ENOENT, "the directory was moved away")
             if current is None or current.released or (current == waited_for and abandoned):
                 if self._take((current.number if current else 0) + 1):
+                    self.given_back = current.number if current and current.released else None
                     return
                 continue
             self._tell(current.holder)
@@ -151,31 +169,33 @@ class Lease:
     def _tell(self, holder: str) -> None:
         told_of, told_at = self._told
         if holder != told_of or time.monotonic() - told_at >= REMINDER_SECONDS:
-            self._say(f"waiting: {holder} is at work in {self._directory.parent}")
+            self._say(f"waiting: {holder} is at work in {self._directory}")
             self._told = (holder, time.monotonic())
 
     def _take(self, number: int) -> bool:
         """Try to become the holder under `number`; False when somebody else was faster."""
-        target = self._directory / f"lease.{number}"
+        target = _lease(number)
         try:
-            os.link(self._file, target)
+            self._tree.link(self._file, target)
         except FileExistsError:
             # A network file system may have made the link and lost the answer, so look whose it is.
-            if not target.exists() or not target.samefile(self._file):
+            if not self._tree.is_same(self._file, target):
                 return False
         except OSError as error:
             if error.errno in NO_LINKS:
-                raise StagerError(f"{target}: the volume has no hard links, which the stager's lease needs") from None
+                raise StagerError(
+                    f"{self._directory / target}: the volume has no hard links, which the stager's lease needs"
+                ) from None
             raise
-        self._number, self._bumped = number, time.monotonic()
-        if self._is_superseded():
-            target.unlink(missing_ok=True)
+        self.number, self._bumped = number, time.monotonic()
+        if self._is_superseded() or not self._tree.is_at(self._directory):
+            self._tree.unlink(target)
             return False
-        self._file.unlink()
+        self._tree.unlink(self._file)
         self._file = target
         for older in self._numbers():
             if older < number:
-                (self._directory / f"lease.{older}").unlink(missing_ok=True)
+                self._tree.unlink(_lease(older))
         return True
 
     def _beat(self) -> None:
@@ -196,19 +216,18 @@ class Lease:
             self._say(f"lease: {error.strerror}; trying again")
 
     def _is_superseded(self) -> bool:
-        return any(number > self._number for number in self._numbers())
+        return any(number > self.number for number in self._numbers())
 
     def _numbers(self) -> list[int]:
-        names = (path.name.removeprefix("lease.") for path in self._directory.glob("lease.*"))
-        return sorted(int(name) for name in names if name.isdigit())
+        names = (name.removeprefix("lease.") for name in self._tree.names(OWN_DIRECTORY) if name.startswith("lease."))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def _current(self) -> Claim | None:
         numbers = self._numbers()
         if not numbers:
             return None
-        path = self._directory / f"lease.{numbers[-1]}"
         try:
-            content = json.loads(path.read_bytes())
+            content = json.loads(self._tree.read(_lease(numbers[-1])))
             return Claim(numbers[-1], content["holder"], content["counter"], content["released"])
         except FileNotFoundError:
             return self._current()
@@ -219,8 +238,12 @@ class Lease:
     def _write(self, *, released: bool, flags: int = 0) -> None:
         """Without fsync: others see it when it is closed, and on a busy disk fsync can take longer than the lease."""
         content = json.dumps({"holder": self._holder, "counter": self._counter, "released": released})
-        descriptor = os.open(self._file, os.O_WRONLY | flags, FILE_MODE)
+        descriptor = self._tree.open(self._file, os.O_WRONLY | flags)
         try:
             os.pwrite(descriptor, f"{content:<256}".encode(), 0)
         finally:
             os.close(descriptor)
+
+
+def _lease(number: int) -> str:
+    return f"{OWN_DIRECTORY}/lease.{number}"

@@ -44,7 +44,7 @@ def lock_from_hub(
 
     pause = pause_until(ending)
     listing = select(
-        listing_from_hub(repository, revision, patience=AT_A_TERMINAL, say=progress.say, pause=pause), include
+        listing_from_hub(repository, revision, patience=AT_A_TERMINAL, say=progress.say, ending=ending), include
     )
     reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
     supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=AT_A_TERMINAL)

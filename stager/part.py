@@ -1,43 +1,51 @@
-"""One file in the making: `<file>.part`, written by several streams at once, hashed in order as it grows.
+"""One file in the making, written by several streams at once, hashed in order as it grows.
 
 SHA-256 can only be computed in order. So a stream whose bytes are next in order hashes them from memory as it writes
 them, and what other streams wrote ahead is read back from the page cache as soon as its turn comes. Streams may run
 ahead of the hash by at most two blocks each, which also bounds what a kill can cost. The file takes its own name
-only after its hash was right and its bytes are on the disk.
+only after its hash was right and its bytes are on the disk; what was not written by this run is hashed from the disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from stager.checkpoints import Checkpoint, Checkpoints
 from stager.content_hash import Buffer, ContentHash
 from stager.errors import StagerError
-from stager.listing import PART_SUFFIX, RemoteFile
-from stager.volume import FILE_MODE, make_directory, sync_directory
+from stager.listing import RemoteFile
+from stager.parts import Parts
+from stager.tree import Tree
+from stager.verify import Expected, read_from_disk
 
 BLOCK_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1024 * 1024
 
 
 class Part:
-    """The making of `file` below `directory`; one thread opens and finishes it, any number write to it."""
+    """The making of `file` in `tree`; one thread opens and finishes it, any number write to it."""
 
-    def __init__(self, directory: Path, file: RemoteFile) -> None:
+    def __init__(self, tree: Tree, parts: Parts, file: RemoteFile) -> None:
         self.file = file
-        self.path = directory / file.path
-        self._directory = directory
-        self._part = self.path.with_name(self.path.name + PART_SUFFIX)
-        self._checkpoints = Checkpoints(directory, file)
+        self._tree = tree
+        self._parts = parts
+        self._checkpoints = Checkpoints(tree, parts.notes(file), file)
         self._descriptor = -1
         self._hash = ContentHash(file)
         self._hashed = 0
         self._hashing = False
         self._written: dict[int, int] = {}
         self._lock = threading.Lock()
+        self._status: os.stat_result | None = None
+
+    @property
+    def path(self) -> Path:
+        """Where the file will be."""
+        return self._tree.directory / self.file.path
 
     @property
     def hashed(self) -> int:
@@ -47,67 +55,61 @@ class Part:
     @property
     def bytes_on_disk(self) -> int:
         """What the volume already gave to this file, in bytes; a file in the making may have holes."""
-        for path in (self.path, self._part):
-            if path.is_file() and not path.is_symlink():
-                return min(path.stat().st_blocks * 512, self.file.size)
-        return 0
+        if status := self._tree.status(self.file.path):
+            return min(status.st_blocks * 512, self.file.size)
+        return self._parts.bytes_on_disk(self.file)
 
     def is_complete(self, watch: Callable[[int], None]) -> bool:
         """Whether the file is there under its own name with the right content; if it is wrong, it is removed.
 
         `watch` is called with the number of bytes hashed since the last call, and may raise to end it.
         """
-        if self.path.is_symlink() or not self.path.is_file():
+        try:
+            descriptor = self._tree.open(self.file.path)
+        except FileNotFoundError:
             return False
-        if self.path.stat().st_size == self.file.size:
+        with os.fdopen(descriptor, "rb", buffering=0):
+            status = os.fstat(descriptor)
             content_hash = ContentHash(self.file)
-            with self.path.open("rb", buffering=0) as content:
-                while chunk := content.read(READ_BYTES):
-                    content_hash.update(chunk)
-                    watch(len(chunk))
-            if content_hash.problem() is None:
-                self._hash, self._hashed = content_hash, self.file.size
-                return True
-        self.path.unlink()
+            if status.st_size == self.file.size:
+                read_from_disk(descriptor)
+                _hash_range(descriptor, content_hash, 0, self.file.size, watch)
+                if content_hash.problem() is None:
+                    self._hash, self._hashed, self._status = content_hash, self.file.size, status
+                    return True
+        self._tree.unlink(self.file.path)
         return False
 
     def open(self, watch: Callable[[int], None]) -> None:
         """Open for writing; what an earlier run left is hashed again and kept as far as it is right."""
-        self._make_real_parents()
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        self._descriptor = os.open(self._part, flags, FILE_MODE)
+        self._tree.make_folder(self.file.path.rpartition("/")[0])
+        self._parts.take_over(self.file, watch)
+        self._descriptor = self._tree.open(self._parts.path(self.file), os.O_RDWR | os.O_CREAT)
+        self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
-        os.ftruncate(self._descriptor, self._hashed)
+        self._tree.truncate(self._descriptor, self._hashed)
         self._checkpoints.restart(kept)
-
-    def _make_real_parents(self) -> None:
-        way = self._directory
-        for name in PurePosixPath(self.file.path).parts[:-1]:
-            way /= name
-            if way.is_symlink():
-                raise StagerError(f"{way}: is a symbolic link; weights are staged as real files, remove it")
-        make_directory(self.path.parent)
 
     def _verified_prefix(self, watch: Callable[[int], None]) -> list[Checkpoint]:
         kept: list[Checkpoint] = []
         for mark in self._checkpoints.read():
             trial = self._hash.copy()
-            if not self._hash_range(trial, self._hashed, mark.offset, watch) or trial.sha256 != mark.sha256:
+            whole = _hash_range(self._descriptor, trial, self._hashed, mark.offset, watch)
+            if not whole or trial.sha256 != mark.sha256:
                 break
             self._hash, self._hashed = trial, mark.offset
             kept.append(mark)
         return kept
 
-    def _hash_range(self, content_hash: ContentHash, start: int, end: int, watch: Callable[[int], None]) -> bool:
-        """Feed the bytes from `start` to `end` from the disk; False when the file ends before."""
-        while start < end:
-            chunk = os.pread(self._descriptor, min(READ_BYTES, end - start), start)
-            if not chunk:
-                return False
-            content_hash.update(chunk)
-            watch(len(chunk))
-            start += len(chunk)
-        return True
+    def _sync(self, sync: Callable[[int], None], descriptor: int) -> None:
+        """Bring what was written to the disk; a failure is told only once, so nothing is built on these bytes then."""
+        try:
+            sync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError, StagerError):
+                self._checkpoints.remove()
+            raise
+        self._tree.require()
 
     def write(self, offset: int, content: Buffer) -> None:
         """Write `content` at `offset`, and hash whatever is next in order, unless another stream is at it."""
@@ -149,7 +151,7 @@ class Part:
 
     def restart(self) -> None:
         """Throw away all bytes, to fetch them again."""
-        os.ftruncate(self._descriptor, 0)
+        self._tree.truncate(self._descriptor, 0)
         self._checkpoints.restart([])
         self._hash, self._hashed, self._written = ContentHash(self.file), 0, {}
 
@@ -160,16 +162,16 @@ class Part:
                 return
             twin = os.dup(self._descriptor)
         try:
-            os.fdatasync(twin)
+            self._sync(os.fdatasync, twin)
         finally:
             os.close(twin)
 
     def finish(self) -> None:
-        """Give the file its name, for good: bytes first, then the name, both on the disk."""
-        os.fsync(self._descriptor)
+        """Give the file its name: its bytes are on the disk, the name is so before the manifest."""
+        self._sync(os.fsync, self._descriptor)
+        self._tree.rename(self._parts.path(self.file), self.file.path)
+        self._status = os.fstat(self._descriptor)
         self.close()
-        self._part.replace(self.path)
-        sync_directory(self.path.parent)
         self._checkpoints.remove()
 
     def close(self) -> None:
@@ -180,6 +182,22 @@ class Part:
                 self._descriptor = -1
 
     @property
-    def sha256(self) -> str:
-        """SHA-256 of the finished file, in hexadecimal."""
-        return self._hash.sha256
+    def finished(self) -> Expected:
+        """The finished file as it was when its bytes had the right hash."""
+        if self._status is None:
+            raise ValueError(f"{self.file.path} is not finished")
+        status = self._status
+        times = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        return Expected(self.file.path, self.file.size, self._hash.sha256, *times)
+
+
+def _hash_range(descriptor: int, content_hash: ContentHash, start: int, end: int, watch: Callable[[int], None]) -> bool:
+    """Feed the bytes from `start` to `end` of a file; False when it ends before."""
+    while start < end:
+        chunk = os.pread(descriptor, min(READ_BYTES, end - start), start)
+        if not chunk:
+            return False
+        content_hash.update(chunk)
+        watch(len(chunk))
+        start += len(chunk)
+    return True

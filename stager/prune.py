@@ -8,8 +8,11 @@ server uses is named (`--in-use`); a directory that a stager is at work on is wa
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 import shutil
+import stat
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -17,11 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stager.digest import DIGEST
+from stager.ending import unless_ending
 from stager.errors import StagerError, WrongUsage
 from stager.lease import LEASE_SECONDS, Lease
 from stager.manifest import withdraw_manifest
+from stager.tree import Tree
 from stager.users import marked_ns, unmark, users
-from stager.verify import OWN_DIRECTORY, Unverified, manifest_path, read_manifest
+from stager.verify import MANIFEST, OWN_DIRECTORY, LinkInTheWay, Unverified, read_manifest
 from stager.volume import volume_error
 
 # What is removed is first renamed, in one step, and then emptied at leisure.
@@ -50,7 +55,7 @@ class Staged:
     marked_ns: int = 0
 
     def __str__(self) -> str:
-        marks = ", ".join(users(self.path))
+        marks = ", ".join(_users(self.path))
         return f"{self.path.name}: {self.what}{f', staged for {marks}' if marks else ''}"
 
 
@@ -71,19 +76,27 @@ def _removed(pruning: Pruning, say: Callable[[str], None], ending: threading.Eve
     if not staged:
         say(f"{pruning.mount}: no weights are staged here{f' for {pruning.user}' if pruning.user else ''}")
     newest = [entry for entry in staged if entry.completed_ns][: pruning.keep_newest]
-    _empty_graves(pruning, say)
+    _empty_graves(pruning, say, ending)
     for entry in staged:
         if entry in newest or entry.path.name in pruning.in_use:
             say(f"keeping {entry}")
         elif _let_go(entry, pruning, say, ending):
             yield entry.path
-            _empty_graves(pruning, say)
+            _empty_graves(pruning, say, ending)
 
 
 def _staged_directories(mount: Path) -> list[Staged]:
     """What lies on the mount, newest first and unfinished last."""
-    ours = [path for path in _named(mount, DIGEST) if not path.is_symlink() and (path / OWN_DIRECTORY).is_dir()]
+    ours = [path for path in _named(mount, DIGEST) if _is_ours(path)]
     return sorted((_describe(path) for path in ours), key=lambda entry: -entry.completed_ns)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a directory with the stager's own folder in it, neither of them a link."""
+    with contextlib.suppress(FileNotFoundError):
+        own = Tree(path).status(OWN_DIRECTORY) if path.is_dir() and not path.is_symlink() else None
+        return own is not None and stat.S_ISDIR(own.st_mode)
+    return False
 
 
 def _candidates(pruning: Pruning) -> list[Staged]:
@@ -91,7 +104,7 @@ def _candidates(pruning: Pruning) -> list[Staged]:
     staged = _staged_directories(pruning.mount)
     if pruning.user is None:
         return staged
-    marks = ((entry, marked_ns(entry.path, pruning.user)) for entry in staged)
+    marks = ((entry, marked_ns(Tree(entry.path), pruning.user)) for entry in staged)
     marked = [replace(entry, marked_ns=when) for entry, when in marks if when is not None]
     return sorted(marked, key=lambda entry: -entry.marked_ns)
 
@@ -106,11 +119,11 @@ def _named(mount: Path, pattern: re.Pattern[str]) -> list[Path]:
 def _describe(path: Path) -> Staged:
     """What a directory is; a disk that fails ends the run, since it makes no directory worthless."""
     try:
-        manifest_path(path).read_bytes()
+        Tree(path).read(MANIFEST)
         manifest = read_manifest(path)
     except FileNotFoundError:
         return Staged(path, "never completed", 0)
-    except Unverified:
+    except (Unverified, LinkInTheWay):
         return Staged(path, "a manifest that makes no sense", 0)
     what = f"{manifest.repository} at {manifest.revision}, {manifest.total_bytes:,} bytes"
     return Staged(path, what, manifest.completed_ns)
@@ -127,29 +140,37 @@ def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], ending:
             say(f"keeping {entry}, which was staged again meanwhile")
             return False
         if pruning.user and _other_users(entry, pruning):
-            unmark(entry.path, pruning.user)
+            unmark(lease.tree, pruning.user)
             say(f"keeping {entry}, no longer for {pruning.user}")
             return False
         say(f"removing {entry}")
-        withdraw_manifest(entry.path)
+        withdraw_manifest(lease.tree)
         lease.move_directory(entry.path.with_name(f"{entry.path.name}.removed.{uuid.uuid4().hex[:8]}"))
     return True
 
 
 def _other_users(entry: Staged, pruning: Pruning) -> list[str]:
     """Who else marked a directory; by hand marks are only shown, and keep nothing."""
-    return [user for user in users(entry.path) if user != pruning.user] if pruning.user else []
+    return [user for user in _users(entry.path) if user != pruning.user] if pruning.user else []
+
+
+def _users(path: Path) -> list[str]:
+    try:
+        return users(Tree(path))
+    except FileNotFoundError:
+        return []
 
 
 def _is_staged_anew(entry: Staged, user: str) -> bool:
     """Whether it was staged while we waited for the lease: after a rollback it may be what is served."""
-    when = marked_ns(entry.path, user)
-    return manifest_path(entry.path).exists() if when is None else when != entry.marked_ns
+    tree = Tree(entry.path)
+    when = marked_ns(tree, user)
+    return tree.status(MANIFEST) is not None if when is None else when != entry.marked_ns
 
 
-def _empty_graves(pruning: Pruning, say: Callable[[str], None]) -> None:
+def _empty_graves(pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> None:
     """Free the room of what was removed, now or by a run that was ended."""
     for grave in [] if pruning.dry_run else _named(pruning.mount, GRAVE):
-        shutil.rmtree(grave, ignore_errors=True)
+        unless_ending(ending, functools.partial(shutil.rmtree, grave, ignore_errors=True))
         if grave.exists():
             say(f"{grave}: cannot be emptied wholly, the next prune tries again")

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stager.ending import pause_until
+from stager.ending import pause_until, unless_ending
 from stager.environment import require_usable_environment
 from stager.errors import StagerError, WrongUsage
 from stager.lease import Lease
-from stager.listing import FULL_COMMIT, PART_SUFFIX, Listing, RemoteFile, select
+from stager.listing import FULL_COMMIT, OLD_PART_SUFFIX, Listing, RemoteFile, select
 from stager.lockfile import read_lock
-from stager.manifest import withdraw_manifest, write_manifest
+from stager.manifest import checked, renew_manifest, withdraw_manifest, write_manifest
 from stager.order import Order
 from stager.part import Part
+from stager.parts import Parts
 from stager.patience import LONG_PATIENCE
 from stager.progress import Progress
 from stager.ranges import RangeReader
@@ -29,9 +31,22 @@ from stager.source_name import HUB, require_names
 from stager.streams import StreamCount
 from stager.supply import Supply
 from stager.transfer import Transfer
+from stager.tree import Tree
 from stager.users import mark
-from stager.verify import OWN_DIRECTORY, Manifest, Unverified, foreign_files, manifest_path, problems, read_manifest
-from stager.volume import make_directory, replace_file, require_space, volume_error
+from stager.verify import (
+    MANIFEST,
+    MANIFEST_VERSION,
+    OWN_DIRECTORY,
+    Expected,
+    Manifest,
+    Unverified,
+    foreign_entries,
+    identity_problems,
+    read_manifest,
+)
+from stager.volume import make_directory, require_space, volume_error
+
+COMMIT_NOTE = f"{OWN_DIRECTORY}/commit"
 
 if TYPE_CHECKING:
     from stager.sharing import Sharing
@@ -44,34 +59,36 @@ def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
         raise WrongUsage(f"--native-xet with --source {order.sources[0]} first: expected {HUB} to be asked first")
     locked = _locked_listing(order)
     make_directory(order.directory)
-    if _needs_no_mark(order) and not order.fleet and _is_staged(order, locked, progress):
-        return
     try:
+        if _may_only_be_read(order) and not order.fleet and _is_staged(order, locked, progress, ending):
+            return
         with _sharing(order, locked, progress, ending) as sharing:
             with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
                 _stage_alone(order, locked, lease, sharing, progress, ending)
                 if order.user:
-                    mark(order.directory, order.user)
+                    mark(lease.tree, order.user)
             if sharing:
                 sharing.linger()
     except OSError as error:
         raise volume_error(error, Path(error.filename or order.directory)) from None
 
 
-def _needs_no_mark(order: Order) -> bool:
-    """Whether a complete directory is left as it is: for nobody in particular, or where it may only be read."""
+def _may_only_be_read(order: Order) -> bool:
     own = order.directory / OWN_DIRECTORY
-    return order.user is None or (not os.access(own, os.W_OK) and own.is_dir())
+    return own.is_dir() and not os.access(own, os.W_OK)
 
 
-def _is_staged(order: Order, locked: Listing | None, progress: Progress) -> bool:
+def _is_staged(order: Order, locked: Listing | None, progress: Progress, ending: threading.Event) -> bool:
     """Whether all is there; says so. Nobody holds the lease: the directory may be removed at this very moment."""
+    tree = Tree(order.directory)
     try:
-        if _problems(order, locked):
-            return False
-        _say_staged(order, progress)
+        manifest = _manifest_of(order, locked)
+        found, _ = _checked(tree, manifest.files, progress, ending)
     except Unverified:
         return False
+    if found:
+        return False
+    _say_staged(manifest, progress)
     if order.user:
         progress.say(f"not marked for {order.user}, since the volume may only be read here")
     return True
@@ -86,7 +103,7 @@ def _sharing(
     from stager.sharing import Sharing  # only here, for the time that it takes to import
 
     def open_file(file: RemoteFile) -> int:
-        return os.open(order.directory / file.path, os.O_RDONLY | os.O_NOFOLLOW)
+        return Tree(order.directory).open(file.path)
 
     return Sharing(order.fleet, locked, open_file, stall_seconds=order.stall_seconds, progress=progress, ending=ending)
 
@@ -100,18 +117,56 @@ def _stage_alone(
     ending: threading.Event,
 ) -> None:
     """What only the holder of the lease may do; another stager may have done it while we waited."""
-    found = _problems(order, locked)
-    if not found:
-        _say_staged(order, progress)
-        if sharing:
-            sharing.offer_all()
-        return
-    if manifest_path(order.directory).exists():
-        progress.say(f"staging again: {'; '.join(found)}")
-        withdraw_manifest(order.directory)
-    listing = locked or _hub_listing(order, progress, ending)
-    _refuse_foreign_files(order.directory, listing)
+    tree = lease.tree
+    try:
+        manifest = _manifest_of(order, locked)
+        found, files = _checked(tree, manifest.files, progress, ending)
+        if not found:
+            if manifest.version != MANIFEST_VERSION or files != manifest.files:
+                unless_ending(ending, lambda: renew_manifest(tree, manifest, files))
+            _say_staged(manifest, progress)
+            if sharing:
+                sharing.offer_all()
+            return
+        reason = "; ".join(found)
+    except Unverified as verdict:
+        reason = str(verdict)
+    if tree.status(MANIFEST):
+        progress.say(f"staging again: {reason}")
+        withdraw_manifest(tree)
+    listing = locked or _hub_listing(order, tree, progress, ending)
+    _refuse_foreign_entries(tree, listing)
     _transfer(order, listing, lease, sharing, progress, ending)
+
+
+def _manifest_of(order: Order, locked: Listing | None) -> Manifest:
+    """The manifest; raises `Unverified` when there is none, or it is not of what was ordered."""
+    manifest = read_manifest(order.directory)
+    found = identity_problems(order.directory, manifest, order.repository, order.revision)
+    if locked and not found and _contents(manifest) != {file.path: file.sha256 for file in locked.files}:
+        found.append("the manifest lists other files than the lock")
+    if found:
+        raise Unverified("; ".join(found))
+    return manifest
+
+
+def _checked(
+    tree: Tree, files: Sequence[Expected], progress: Progress, ending: threading.Event
+) -> tuple[list[str], tuple[Expected, ...]]:
+    """What is wrong with the tree, and its files as they are now; says how far it is where that takes long."""
+    hashed = 0
+
+    def watch(count: int) -> None:
+        nonlocal hashed
+        hashed += count
+        progress.add_reused(count)
+
+    progress.total = sum(file.size for file in files)
+    try:
+        return unless_ending(ending, lambda: checked(tree, files, watch))
+    finally:
+        progress.add_reused(-hashed)
+        progress.total = 0
 
 
 def _locked_listing(order: Order) -> Listing | None:
@@ -133,16 +188,7 @@ def _locked_listing(order: Order) -> Listing | None:
     return select(Listing(lock.repository, order.revision, lock.commit, lock.files), order.include)
 
 
-def _problems(order: Order, locked: Listing | None) -> list[str]:
-    """Why the directory is not complete, unchanged and of these weights; empty when it is."""
-    found = problems(order.directory, repository=order.repository, revision=order.revision)
-    if locked and not found and _contents(read_manifest(order.directory)) != {f.path: f.sha256 for f in locked.files}:
-        found.append("the manifest lists other files than the lock")
-    return found
-
-
-def _say_staged(order: Order, progress: Progress) -> None:
-    manifest = read_manifest(order.directory)
+def _say_staged(manifest: Manifest, progress: Progress) -> None:
     progress.say(
         f"already staged: {len(manifest.files)} files, {manifest.total_bytes:,} bytes of {manifest.repository} "
         f"at {manifest.commit}"
@@ -153,40 +199,34 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
     return {file.path: file.sha256 for file in manifest.files}
 
 
-def _hub_listing(order: Order, progress: Progress, ending: threading.Event) -> Listing:
+def _hub_listing(order: Order, tree: Tree, progress: Progress, ending: threading.Event) -> Listing:
     """The hub's own file list, of which those that the order wants."""
     require_usable_environment()
     from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
 
-    revision = order.revision if FULL_COMMIT.fullmatch(order.revision) else _commit_begun(order) or order.revision
-    found = listing_from_hub(
-        order.repository, revision, patience=LONG_PATIENCE, say=progress.say, pause=pause_until(ending)
-    )
-    replace_file(_commit_note(order), found.commit + "\n")
+    revision = order.revision if FULL_COMMIT.fullmatch(order.revision) else _commit_begun(tree) or order.revision
+    found = listing_from_hub(order.repository, revision, patience=LONG_PATIENCE, say=progress.say, ending=ending)
+    tree.replace(COMMIT_NOTE, found.commit + "\n")
     return select(Listing(order.repository, order.revision, found.commit, found.files), order.include)
 
 
-def _commit_note(order: Order) -> Path:
-    return manifest_path(order.directory).with_name("commit")
-
-
-def _commit_begun(order: Order) -> str | None:
+def _commit_begun(tree: Tree) -> str | None:
     """The commit at which an earlier run began; a branch that moved meanwhile must not mix two."""
     try:
-        noted = _commit_note(order).read_text(encoding="utf-8", errors="replace").strip()
+        noted = tree.read(COMMIT_NOTE).decode(errors="replace").strip()
     except FileNotFoundError:
         return None
     return noted if FULL_COMMIT.fullmatch(noted) else None
 
 
-def _refuse_foreign_files(directory: Path, listing: Listing) -> None:
+def _refuse_foreign_entries(tree: Tree, listing: Listing) -> None:
     names = {file.path for file in listing.files}
-    foreign = foreign_files(directory, names | {name + PART_SUFFIX for name in names})
+    foreign = foreign_entries(tree.root, names | {name + OLD_PART_SUFFIX for name in names})
     if foreign:
         raise StagerError(
-            f"{directory}: holds files that {listing.repository} at {listing.commit} does not have, and an engine "
-            f"might load them: {', '.join(foreign[:5])}{f' and {len(foreign) - 5} more' if len(foreign) > 5 else ''}; "
-            "remove them"
+            f"{tree.directory}: holds what {listing.repository} at {listing.commit} does not have, and an engine "
+            f"might load it: {', '.join(foreign[:5])}{f' and {len(foreign) - 5} more' if len(foreign) > 5 else ''}; "
+            "remove it"
         )
 
 
@@ -202,9 +242,12 @@ def _transfer(
     progress.say(
         f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
     )
+    tree = lease.tree
+    making = Parts(tree, lease.number)
+    making.prepare(lease.given_back)
     streams = StreamCount(fixed=order.streams)
     reader = RangeReader(streams=streams.most, stall_seconds=order.stall_seconds)
-    parts = [Part(order.directory, file) for file in listing.files]
+    parts = [Part(tree, making, file) for file in listing.files]
     asked, pause = sources(order.sources, listing, reader), pause_until(ending)
     if sharing:
         kept = {part.file.path for part in parts if part.bytes_on_disk}
@@ -223,8 +266,8 @@ def _transfer(
     if order.native_xet:
         from stager.xet import fetch_whole_files  # only here, for the time that it takes to import
 
-        fetch_whole_files(order.directory, listing, say=progress.say, require_lease=lease.require, ending=ending)
-    parts = transfer.run()
-    lease.require()
-    write_manifest(order.directory, listing, parts, supply.used)
-    progress.say(progress.summary(len(parts)))
+        fetch_whole_files(tree, listing, making, say=progress.say, ending=ending)
+    finished = [part.finished for part in transfer.run()]
+    making.clear(listing.files)
+    unless_ending(ending, lambda: write_manifest(tree, listing, finished, supply.used))
+    progress.say(progress.summary(len(finished)))

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from stager.errors import SourceRefusal, SourceTrouble, Unanswered
+from stager.errors import SourceRefusal, SourceTrouble, StagerError, Unanswered
 from stager.listing import RemoteFile
 from stager.patience import LONG_PATIENCE, Patience
 from stager.source import Source

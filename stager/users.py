@@ -7,48 +7,43 @@ away by the holder of the directory's lease only. Limit: the same name in two cl
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from urllib.parse import quote, unquote
 
+from stager.tree import Tree
 from stager.verify import OWN_DIRECTORY
-from stager.volume import make_directory
 
+MARKS = f"{OWN_DIRECTORY}/users"
 USER = re.compile(r"[A-Za-z0-9][\w.-]{0,99}/[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
 
-def mark(directory: Path, user: str) -> None:
-    """Note that `user` needs `directory`, as of now."""
-    path = _mark(directory, user)
-    make_directory(path.parent)
-    path.touch()  # sets the time of one that is there
-
-
-def unmark(directory: Path, user: str) -> None:
-    """Note that `user` needs `directory` no longer."""
-    _mark(directory, user).unlink(missing_ok=True)
-
-
-def marked_ns(directory: Path, user: str) -> int | None:
-    """When `user` last marked `directory`, in nanoseconds since the epoch; None: never."""
+def mark(tree: Tree, user: str) -> None:
+    """Note that `user` needs the directory, as of now."""
+    tree.make_folder(MARKS)
+    descriptor = tree.open(_mark(user), os.O_WRONLY | os.O_CREAT)
     try:
-        return _mark(directory, user).stat().st_mtime_ns
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        os.utime(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def users(directory: Path) -> list[str]:
-    """All who marked `directory`, sorted."""
-    try:
-        names = [unquote(path.name) for path in _marks(directory).iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def unmark(tree: Tree, user: str) -> None:
+    """Note that `user` needs the directory no longer."""
+    tree.unlink(_mark(user))
+
+
+def marked_ns(tree: Tree, user: str) -> int | None:
+    """When `user` last marked the directory, in nanoseconds since the epoch; None: never."""
+    status = tree.status(_mark(user))
+    return status.st_mtime_ns if status else None
+
+
+def users(tree: Tree) -> list[str]:
+    """All who marked the directory, sorted."""
+    names = map(unquote, tree.names(MARKS))
     return sorted(name for name in names if USER.fullmatch(name))
 
 
-def _marks(directory: Path) -> Path:
-    return directory / OWN_DIRECTORY / "users"
-
-
-def _mark(directory: Path, user: str) -> Path:
-    return _marks(directory) / quote(user, safe="")
+def _mark(user: str) -> str:
+    return f"{MARKS}/{quote(user, safe='')}"

@@ -16,6 +16,8 @@ RESERVED_BYTES = 64 * 1024 * 1024
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
 
+NO_INODES = "the volume has room for bytes, but none for another file (inodes: df -i); remove files and run again"
+
 _MEANING = {
     errno.ENOSPC: "the volume is full; make room and run again, it goes on where it stopped",
     errno.EDQUOT: "the quota is used up; raise it and run again, it goes on where it stopped",
@@ -32,16 +34,38 @@ _MEANING = {
 
 def volume_error(error: OSError, path: Path) -> StagerError:
     """The error of a file operation as one line that says what to do."""
+    if error.errno == errno.ENOSPC and _has_no_inodes(path):
+        return StagerError(f"{path}: {NO_INODES}")
     meaning = _MEANING.get(error.errno or 0, os.strerror(error.errno) if error.errno else str(error))
     return StagerError(f"{path}: {meaning}")
 
 
 def make_directory(path: Path) -> None:
-    """Make `path` and its parents where they are missing, readable for a server that runs as another user."""
+    """Make `path` and its parents where they are missing, for good, readable for a server that runs as another user."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for folder in missing:
+            _sync_folder(folder.parent)
     except OSError as error:
         raise volume_error(error, path) from None
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _has_no_inodes(path: Path) -> bool:
+    """Whether the volume has bytes left, but no room for a further file; some count no files at all."""
+    place = next((folder for folder in path.parents if folder.exists()), None)
+    if place is None:
+        return False
+    status = os.statvfs(place)
+    return bool(status.f_files) and not status.f_favail
 
 
 def require_space(directory: Path, missing_bytes: int) -> None:
@@ -57,28 +81,14 @@ def require_space(directory: Path, missing_bytes: int) -> None:
         )
 
 
-def free_bytes(directory: Path) -> int:
-    """What an unprivileged program may still write on the volume of `directory`, in bytes."""
+def free_bytes(directory: Path | int) -> int:
+    """What an unprivileged program may still write on the volume of `directory`, a path or open, in bytes."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 
 
-def sync_directory(path: Path) -> None:
-    """Make the names in `path` survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def replace_file(path: Path, content: str) -> None:
-    """Write `content` to `path` so that at any moment, a power failure included, it is there wholly or not at all."""
+    """Write `content` to `path` so that it is there wholly or not at all."""
     fresh = path.with_name(path.name + ".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
+    fresh.write_text(content, encoding="utf-8")
     fresh.replace(path)
-    sync_directory(path.parent)

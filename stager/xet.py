@@ -7,7 +7,6 @@ protocol itself is untested here, where no server speaks it.
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,30 +17,28 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from stager.ending import STOPPED
 from stager.environment import hub_endpoint
 from stager.errors import Stopped
-from stager.listing import PART_SUFFIX, Listing, RemoteFile
+from stager.listing import Listing, RemoteFile
+from stager.parts import Parts
+from stager.tree import Tree
 from stager.verify import OWN_DIRECTORY
-from stager.volume import make_directory
+
+WORKSHOP = f"{OWN_DIRECTORY}/xet"
 
 
 def fetch_whole_files(
-    directory: Path,
-    listing: Listing,
-    *,
-    say: Callable[[str], None],
-    require_lease: Callable[[], None],
-    ending: threading.Event,
+    tree: Tree, listing: Listing, parts: Parts, *, say: Callable[[str], None], ending: threading.Event
 ) -> None:
-    """Bring the files of `listing` of which `directory` has nothing yet; ends at the first that the client refuses.
+    """Bring the files of `listing` of which `tree` has nothing yet; ends at the first that the client refuses.
 
     Raises `Stopped` when `ending` is set, and `StagerError` when the lease is lost.
     """
     disable_progress_bars()
-    workshop = directory / OWN_DIRECTORY / "xet"
+    tree.remove_folder(WORKSHOP)
+    tree.make_folder(WORKSHOP)
     for file in listing.files:
-        target = directory / file.path
-        if target.exists() or target.with_name(target.name + PART_SUFFIX).exists():
+        if tree.status(file.path) or parts.bytes_on_disk(file):
             continue
-        download = _Download(listing, file, workshop)
+        download = _Download(listing, file, tree.directory / WORKSHOP)
         download.start()
         while download.is_alive():
             if ending.wait(0.1):
@@ -49,11 +46,10 @@ def fetch_whole_files(
         if download.refusal:
             say(f"{file.path}: not by the hub's client ({download.refusal}); going on by ranges")
             break
-        require_lease()
-        make_directory(target.parent)
-        download.path.replace(target)
+        tree.make_folder(file.path.rpartition("/")[0])
+        tree.rename(f"{WORKSHOP}/{file.path}", file.path)
         say(f"{file.path}: {file.size:,} bytes by the hub's client, to be verified")
-    shutil.rmtree(workshop, ignore_errors=True)
+    tree.remove_folder(WORKSHOP)
 
 
 class _Download(threading.Thread):
@@ -61,7 +57,6 @@ class _Download(threading.Thread):
 
     def __init__(self, listing: Listing, file: RemoteFile, workshop: Path) -> None:
         super().__init__(name="xet", daemon=True)
-        self.path = workshop / file.path
         self.refusal = ""
         self._listing, self._file, self._workshop = listing, file, workshop
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.hub.client import HubClient, running_hub
+from stager.tree import Tree
 from stager.users import mark
 from stager.verify import problems
 from tests.fuzz.small_blocks import BLOCK_BYTES
@@ -110,7 +111,7 @@ class World:
         """A pruning for the same user, which keeps one: another directory, or the tree if it is staged meanwhile."""
         other = self.mount / OTHER_DIGEST
         self._write_manifest(other)
-        mark(other, USER)
+        mark(Tree(other), USER)
         return self._run("prune", self.mount, "--keep-newest", "1")
 
     def _write_manifest(self, directory: Path) -> None:
@@ -141,13 +142,15 @@ class World:
 
     def right_prefix(self, name: str) -> int:
         """How many bytes of the file in the making are right, from its start."""
-        part = self.tree / (name + ".part")
         if self.is_right(name):
             return len(self.truth[name])
-        if not part.is_file():
+        key = hashlib.sha256(name.encode()).hexdigest()[:32]
+        parts = sorted(self.tree.glob(f".heavylift/parts/*/{key}"), key=lambda path: int(path.parent.name))
+        if not parts:
             return 0
-        pairs = zip(part.read_bytes(), self.truth[name], strict=False)
-        return next((place for place, (found, true) in enumerate(pairs) if found != true), part.stat().st_size)
+        content = parts[-1].read_bytes()
+        pairs = zip(content, self.truth[name], strict=False)
+        return next((place for place, (found, true) in enumerate(pairs) if found != true), len(content))
 
 
 def random_fault(chance: random.Random) -> dict[str, Any]:
@@ -283,7 +286,7 @@ def require_completion(world: World, this: Round) -> None:
     wrong = [name for name in world.truth if not world.is_right(name)]
     if wrong:
         raise Wrong(f"complete, but wrong: {wrong}")
-    left = [path.name for path in world.tree.rglob("*.part")]
+    left = [path.name for path in world.tree.glob(".heavylift/parts")]
     if left:
         raise Wrong(f"left behind: {left}")
     allowed = missing + 2 * BLOCK_BYTES * STREAMS

@@ -56,7 +56,8 @@ def test_kept_bytes_that_rotted_meanwhile_are_fetched_again(start: StartStager, 
     wait_until(lambda: hub.bytes_sent() >= 150 * MIB)
     first.process.kill()
     first.wait()
-    with (tmp_path / "tree/model.gguf.part").open("r+b") as file:
+    part = max((tmp_path / "tree/.heavylift/parts").rglob("*"), key=lambda path: path.stat().st_size)
+    with part.open("r+b") as file:
         file.seek(70 * MIB)
         file.write(b"rotten")
     hub.clear_faults()

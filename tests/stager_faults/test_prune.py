@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.hub.client import HubClient
+from stager.tree import Tree
 from stager.users import marked_ns, users
 from stager.verify import problems
 
@@ -50,17 +51,17 @@ def test_staging_marks_the_directory_and_a_run_that_finds_it_done_marks_it_anew(
     start: StartStager, mount: Path
 ) -> None:
     staged(start, mount / OLD, US)
-    first = marked_ns(mount / OLD, US)
+    first = marked_ns(Tree(mount / OLD), US)
     again = staged(start, mount / OLD, US, THEM)
     assert "already staged" in again.log
     assert first is not None
-    assert (marked_ns(mount / OLD, US) or 0) > first
-    assert users(mount / OLD) == [THEM, US]
+    assert (marked_ns(Tree(mount / OLD), US) or 0) > first
+    assert users(Tree(mount / OLD)) == [THEM, US]
 
 
 def test_staging_that_fails_marks_nothing(start: StartStager, mount: Path) -> None:
     assert start("--user", US, "--include", "absent", directory=mount / OLD).wait().status == 1
-    assert users(mount / OLD) == []
+    assert users(Tree(mount / OLD)) == []
 
 
 def test_the_old_revision_goes_and_after_a_rollback_the_new_one(
@@ -89,7 +90,7 @@ def test_a_directory_that_another_stager_is_at_work_on_is_waited_for(
     assert pruning.process.poll() is None
     assert other.wait().status == 0
     assert pruning.wait().status == 0
-    assert users(mount / OLD) == [THEM]
+    assert users(Tree(mount / OLD)) == [THEM]
     assert problems(mount / OLD, full=True) == []
 
 
@@ -139,4 +140,4 @@ def test_whoever_stages_what_is_being_removed_begins_anew_and_loses_nothing(
         ended = stager.wait()
         assert ended.status == 0, ended.log
         assert problems(mount / OLD, full=True) == []
-        assert users(mount / OLD) == [US]
+        assert users(Tree(mount / OLD)) == [US]

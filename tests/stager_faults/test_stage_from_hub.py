@@ -24,7 +24,7 @@ def test_a_staged_directory_holds_real_files_and_a_manifest_that_verifies(stage:
         "model-00002-of-00002.safetensors",
     }
     assert (tree / "notes/deep.txt").read_text() == "below a folder\n"
-    assert not [path for path in tree.rglob("*") if path.is_symlink() or path.name.endswith(".part")]
+    assert not [path for path in tree.rglob("*") if path.is_symlink() or path.name == "parts"]
     assert problems(tree, full=True, repository="acme/model", revision=COMMIT) == []
 
 

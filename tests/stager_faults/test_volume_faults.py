@@ -88,7 +88,7 @@ def test_a_volume_that_fills_up_half_way_ends_the_run_cleanly_and_is_resumed_wit
     hub.fault("slow", path="/storage/*", bytes_per_second=8e6)
     script = """
     eval "$STAGE" & stager=$!
-    until [ -n "$(find $VOLUME -name '*.part' -size +33M)" ]; do sleep 0.05; done
+    until [ -n "$(find $VOLUME -path '*/parts/*' -size +33M)" ]; do sleep 0.05; done
     head -c 1G /dev/zero > $VOLUME/somebody-else 2>/dev/null
     wait $stager; echo "first: $?"
     cp $MESSAGE $KEEP.message

@@ -17,9 +17,8 @@ def write_staged_tree(directory: Path, contents: Mapping[str, bytes]) -> Path:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    time.sleep(0.02)
     manifest = {
-        "version": 1,
+        "version": 2,
         "repository": "acme/tiny",
         "revision": "main",
         "commit": COMMIT,
@@ -29,6 +28,8 @@ def write_staged_tree(directory: Path, contents: Mapping[str, bytes]) -> Path:
                 "size": len(content),
                 "sha256": hashlib.sha256(content).hexdigest(),
                 "mtime_ns": (directory / name).stat().st_mtime_ns,
+                "ctime_ns": (directory / name).stat().st_ctime_ns,
+                "inode": (directory / name).stat().st_ino,
             }
             for name, content in contents.items()
         ],

@@ -6,13 +6,17 @@ from pathlib import Path
 from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
 from stager.listing import RemoteFile
 from stager.part import BLOCK_BYTES, Part
+from stager.parts import Parts
+from stager.tree import Tree
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
 
 def jobs_of(*sizes: int) -> Jobs:
-    return Jobs(Part(Path("/nowhere"), RemoteFile(f"file-{number}", size)) for number, size in enumerate(sizes))
+    tree = Tree(Path("/"))
+    files = [RemoteFile(f"file-{number}", size) for number, size in enumerate(sizes)]
+    return Jobs(Part(tree, Parts(tree, 1), file) for file in files)
 
 
 def begin(jobs: Jobs) -> Job:

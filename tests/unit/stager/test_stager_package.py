@@ -79,17 +79,18 @@ def large_tree(tmp_path: Path) -> Path:
     for name in names:
         with (tmp_path / name).open("wb") as file:
             file.truncate(size)
-        mtime_ns = (tmp_path / name).stat().st_mtime_ns
-        files.append({"path": name, "size": size, "sha256": "0" * 64, "mtime_ns": mtime_ns})
+        status = (tmp_path / name).stat()
+        times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns, "inode": status.st_ino}
+        files.append({"path": name, "size": size, "sha256": "0" * 64, **times})
     manifest = {
-        "version": 1,
+        "version": 2,
         "repository": "acme/large",
         "revision": COMMIT,
         "commit": COMMIT,
         "files": files,
         "total_bytes": 64 * size,
         "source": "hub",
-        "completed_at": "2999-01-01T00:00:00+00:00",
+        "completed_at": "2026-01-01T00:00:00+00:00",
     }
     (tmp_path / ".heavylift").mkdir()
     (tmp_path / ".heavylift/manifest.json").write_text(json.dumps(manifest))

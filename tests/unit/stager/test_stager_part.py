@@ -1,5 +1,6 @@
 """A file that several streams write in any order is hashed as if it had come in order."""
 
+import errno
 import hashlib
 import itertools
 import os
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from stager.checkpoints import Checkpoint, Checkpoints
 from stager.listing import RemoteFile
 from stager.part import BLOCK_BYTES, Part
+from stager.parts import Parts
+from stager.tree import Tree
 
 MIB = 1024 * 1024
 
@@ -26,6 +29,14 @@ def ignore(_: int) -> None:
     """Nobody watches."""
 
 
+def part_of(directory: Path, content: bytes, number: int = 1, given_back: int | None = None) -> Part:
+    """The file as the holder of lease `number` makes it."""
+    tree = Tree(directory)
+    parts = Parts(tree, number)
+    parts.prepare(given_back)
+    return Part(tree, parts, file_of(content))
+
+
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 200_000), streams=st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
 def test_pieces_in_any_order_give_the_right_hash(
@@ -36,7 +47,7 @@ def test_pieces_in_any_order_give_the_right_hash(
     cuts = sorted({0, size, *(chance.randint(0, size) for _ in range(streams * 3))})
     pieces = list(itertools.pairwise(cuts))
     chance.shuffle(pieces)
-    part = Part(tmp_path_factory.mktemp("part"), file_of(content))
+    part = part_of(tmp_path_factory.mktemp("part"), content)
     part.open(ignore)
     for start, end in pieces:
         part.write(start, content[start:end])
@@ -48,7 +59,7 @@ def test_pieces_in_any_order_give_the_right_hash(
 
 def test_streams_that_write_at_once_give_the_right_hash(tmp_path: Path) -> None:
     content = random.Random(1).randbytes(8 * MIB)
-    part = Part(tmp_path, file_of(content))
+    part = part_of(tmp_path, content)
     part.open(ignore)
 
     def write(first: int) -> None:
@@ -71,12 +82,17 @@ def content() -> bytes:
 
 def interrupted(directory: Path, content: bytes, upto: int) -> Part:
     """A part that was written up to somewhere, by a run that then ended."""
-    part = Part(directory, file_of(content))
+    part = part_of(directory, content)
     part.open(ignore)
     for start in range(0, upto, MIB):
         part.write(start, content[start : min(start + MIB, upto)])
     part.close()
-    return Part(directory, file_of(content))
+    return part_of(directory, content)
+
+
+def in_the_making(directory: Path, number: int = 1) -> Path:
+    """Where the bytes of the file lie that the holder of lease `number` makes."""
+    return next(path for path in (directory / f".heavylift/parts/{number}").iterdir() if not path.suffix)
 
 
 def test_a_resumed_part_keeps_all_whole_blocks(tmp_path: Path, content: bytes) -> None:
@@ -87,7 +103,7 @@ def test_a_resumed_part_keeps_all_whole_blocks(tmp_path: Path, content: bytes) -
 
 def test_a_resumed_part_keeps_only_what_comes_before_a_wrong_byte(tmp_path: Path, content: bytes) -> None:
     part = interrupted(tmp_path, content, len(content))
-    with (tmp_path / "model.gguf.part").open("r+b") as file:
+    with in_the_making(tmp_path).open("r+b") as file:
         file.seek(BLOCK_BYTES + 3)
         file.write(b"?")
     part.open(ignore)
@@ -97,7 +113,7 @@ def test_a_resumed_part_keeps_only_what_comes_before_a_wrong_byte(tmp_path: Path
 def test_a_part_that_lost_its_end_is_kept_up_to_there(tmp_path: Path, content: bytes) -> None:
     """As after a power failure, when the file system kept the checkpoints but not all of the data."""
     part = interrupted(tmp_path, content, len(content))
-    os.truncate(tmp_path / "model.gguf.part", 2 * BLOCK_BYTES - 1)
+    os.truncate(in_the_making(tmp_path), 2 * BLOCK_BYTES - 1)
     part.open(ignore)
     assert part.hashed == BLOCK_BYTES
 
@@ -105,35 +121,117 @@ def test_a_part_that_lost_its_end_is_kept_up_to_there(tmp_path: Path, content: b
 def test_a_part_of_other_content_is_not_built_upon(tmp_path: Path, content: bytes) -> None:
     interrupted(tmp_path, content, len(content))
     other = bytes(len(content))
-    part = Part(tmp_path, file_of(other))
+    part = part_of(tmp_path, other)
     part.open(ignore)
     assert part.hashed == 0
 
 
 def test_a_checkpoint_that_was_written_half_is_ignored(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, file_of(b"x"))
+    checkpoints = Checkpoints(Tree(tmp_path), "notes", file_of(b"x"))
     marks = [Checkpoint(1, "a" * 64), Checkpoint(2, "b" * 64)]
     checkpoints.restart(marks)
-    path = next((tmp_path / ".heavylift/checkpoints").iterdir())
+    path = tmp_path / "notes"
     path.write_text(path.read_text()[:-30])
     assert checkpoints.read() == marks[:1]
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff\xfe", b"[1]\n[2]\n", b"\n\n\n"])
 def test_checkpoints_of_garbage_are_none(tmp_path: Path, garbage: bytes) -> None:
-    checkpoints = Checkpoints(tmp_path, file_of(b"x"))
+    checkpoints = Checkpoints(Tree(tmp_path), "notes", file_of(b"x"))
     checkpoints.restart([])
-    path = next((tmp_path / ".heavylift/checkpoints").iterdir())
+    path = tmp_path / "notes"
     path.write_bytes(path.read_bytes() + garbage)
     assert checkpoints.read() == []
     path.write_bytes(garbage)
     assert checkpoints.read() == []
 
 
+def test_what_a_predecessor_gave_back_is_taken_over_as_it_is(tmp_path: Path, content: bytes) -> None:
+    interrupted(tmp_path, content, BLOCK_BYTES)
+    inode = in_the_making(tmp_path).stat().st_ino
+    part = part_of(tmp_path, content, number=2, given_back=1)
+    part.open(ignore)
+    assert part.hashed == BLOCK_BYTES
+    assert in_the_making(tmp_path, 2).stat().st_ino == inode
+
+
+def test_a_predecessor_that_may_still_write_reaches_nothing_of_its_successor(tmp_path: Path, content: bytes) -> None:
+    frozen = part_of(tmp_path, content)
+    frozen.open(ignore)
+    frozen.write(0, content[:BLOCK_BYTES])
+    part = part_of(tmp_path, content, number=2)
+    part.open(ignore)
+    assert part.hashed == BLOCK_BYTES, "what it left is kept"
+    frozen.write(BLOCK_BYTES, b"?" * MIB)
+    frozen.restart()
+    for start in range(BLOCK_BYTES, len(content), MIB):
+        part.write(start, content[start : start + MIB])
+    part.finish()
+    with pytest.raises(FileNotFoundError):
+        frozen.finish()
+    assert part.path.read_bytes() == content
+
+
+def test_without_room_for_a_copy_what_was_left_is_given_up(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupted(tmp_path, content, BLOCK_BYTES)
+    monkeypatch.setattr("stager.parts.free_bytes", lambda _: BLOCK_BYTES)
+    part = part_of(tmp_path, content, number=2)
+    part.open(ignore)
+    assert part.hashed == 0
+    assert not list((tmp_path / ".heavylift/parts/1").iterdir()), "its room is free"
+
+
+def test_what_an_earlier_stager_left_beside_the_files_is_kept(tmp_path: Path, content: bytes) -> None:
+    interrupted(tmp_path, content, BLOCK_BYTES)
+    (tmp_path / ".heavylift/checkpoints").mkdir()
+    part = in_the_making(tmp_path)
+    part.with_name(f"{part.name}.checkpoints").rename(tmp_path / ".heavylift/checkpoints" / part.name)
+    part.rename(tmp_path / "model.gguf.part")
+    again = part_of(tmp_path, content, number=2)
+    again.open(ignore)
+    assert again.hashed == BLOCK_BYTES
+    assert not (tmp_path / "model.gguf.part").exists()
+
+
 def test_a_link_in_the_place_of_a_part_is_not_written_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
-    (tmp_path / "model.gguf.part").symlink_to(victim)
+    part = interrupted(tmp_path, b"x", 0)
+    place = in_the_making(tmp_path)
+    place.unlink()
+    place.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
-        Part(tmp_path, file_of(b"x")).open(ignore)
+        part.open(ignore)
     assert victim.read_bytes() == b"precious"
+
+
+def test_another_name_of_a_part_is_not_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    part = interrupted(tmp_path, b"x", 0)
+    place = in_the_making(tmp_path)
+    place.unlink()
+    place.hardlink_to(victim)
+    part.open(ignore)
+    part.write(0, b"x")
+    assert victim.read_bytes() == b"precious"
+
+
+def test_after_a_failed_fsync_nothing_is_kept(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure is told only once: what it covered must not be taken for written by the next run."""
+    part = part_of(tmp_path, content)
+    part.open(ignore)
+    part.write(0, content[:BLOCK_BYTES])
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fdatasync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            part.flush()
+    again = part_of(tmp_path, content)
+    again.open(ignore)
+    assert again.hashed == 0

@@ -8,6 +8,7 @@ import pytest
 
 from stager.errors import StagerError, WrongUsage
 from stager.prune import Pruning, prune
+from stager.tree import Tree
 from stager.users import mark, unmark, users
 from tests.unit.stager.staged_tree import edit_manifest, write_staged_tree
 
@@ -91,8 +92,8 @@ def test_nothing_staged_is_said_and_no_error(tmp_path: Path) -> None:
 
 
 def test_each_line_says_for_whom_a_directory_was_staged(mount: Path) -> None:
-    mark(mount / OLD, US)
-    mark(mount / OLD, THEM)
+    mark(Tree(mount / OLD), US)
+    mark(Tree(mount / OLD), THEM)
     assert said(mount)[0].startswith(f"keeping {NEW}: acme/tiny at main, ")
     assert said(mount)[-1].endswith(f" bytes, staged for {THEM}, {US}")
     assert "staged for" not in said(mount)[0]
@@ -101,7 +102,7 @@ def test_each_line_says_for_whom_a_directory_was_staged(mount: Path) -> None:
 def marked(mount: Path, user: str, *digests: str) -> None:
     """Mark directories for a user, in this order, a second apart."""
     for age, digest in enumerate(reversed(digests)):
-        mark(mount / digest, user)
+        mark(Tree(mount / digest), user)
         path = mount / digest / ".heavylift/users" / user.replace("/", "%2F")
         os.utime(path, (path.stat().st_mtime - age, path.stat().st_mtime - age))
 
@@ -114,10 +115,10 @@ def test_for_a_user_only_what_it_staged_is_looked_at_newest_mark_first(mount: Pa
 
 def test_what_another_user_needs_too_only_loses_our_mark(mount: Path) -> None:
     marked(mount, US, OLD, NEW)
-    mark(mount / OLD, THEM)
+    mark(Tree(mount / OLD), THEM)
     assert run(mount, NEW, keep_newest=1, user=US) == []
     assert left(mount) == [OLD, MIDDLE, NEW]
-    assert users(mount / OLD) == [THEM]
+    assert users(Tree(mount / OLD)) == [THEM]
     assert run(mount, keep_newest=0, user=THEM) == [OLD]
 
 
@@ -155,9 +156,9 @@ def test_a_disk_that_fails_costs_nobody_anything(mount: Path) -> None:
 
 def test_a_dry_run_for_a_user_changes_nothing(mount: Path) -> None:
     marked(mount, US, OLD, MIDDLE, NEW)
-    mark(mount / MIDDLE, THEM)
+    mark(Tree(mount / MIDDLE), THEM)
     assert run(mount, NEW, keep_newest=1, user=US, dry_run=True) == [OLD]
-    assert users(mount / MIDDLE) == [THEM, US]
+    assert users(Tree(mount / MIDDLE)) == [THEM, US]
     assert left(mount) == [OLD, MIDDLE, NEW]
 
 
@@ -169,13 +170,12 @@ def test_what_a_run_that_was_ended_left_half_removed_is_removed(mount: Path) -> 
 
 
 def test_a_mark_has_a_safe_name_and_no_other_file_is_one(mount: Path) -> None:
-    mark(mount / OLD, US)
+    mark(Tree(mount / OLD), US)
     (mount / OLD / ".heavylift/users/.nfs0001").touch()
     assert sorted(path.name for path in (mount / OLD / ".heavylift/users").iterdir()) == [
         ".nfs0001",
         "heavylift%2Fh200",
     ]
-    assert users(mount / OLD) == [US]
-    unmark(mount / OLD, US)
-    assert users(mount / OLD) == []
-    assert users(mount / "absent") == []
+    assert users(Tree(mount / OLD)) == [US]
+    unmark(Tree(mount / OLD), US)
+    assert users(Tree(mount / OLD)) == []

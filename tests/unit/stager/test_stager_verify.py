@@ -1,7 +1,10 @@
 """What the server's init container accepts and what it refuses, with verify.py run alone, as it runs there."""
 
+import gzip
+import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from stager.verify import files_sha256, ordered_files, ordered_sha256
 from tests.unit.stager.staged_tree import LARGE, edit_manifest, write_staged_tree
 
 VERIFY = Path(__file__).parents[3] / "stager" / "verify.py"
@@ -42,7 +46,9 @@ def test_a_directory_without_manifest_is_refused(tree: Path) -> None:
     assert "no manifest" in lines[0]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1}', '{"version": 2}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"version": 1}', '{"version": 3}', '{"version": 2, "files": [{"path": 1}]}']
+)
 def test_a_damaged_manifest_is_refused_without_a_traceback(tree: Path, text: str) -> None:
     (tree / ".heavylift/manifest.json").write_text(text)
     status, lines = verify(tree)
@@ -84,7 +90,7 @@ def overwrite_and_set_the_time_back(tree: Path) -> None:
 def swap_for_another_of_the_same_size(tree: Path) -> None:
     path = tree / "nested/model.gguf"
     before = path.stat()
-    other = tree / "nested/.other"
+    other = tree.parent / "other"
     other.write_bytes(b"v" * LARGE)
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(path)
@@ -100,8 +106,8 @@ def remove(tree: Path) -> None:
 
 def link_to_a_copy(tree: Path) -> None:
     path = tree / "nested/model.gguf"
-    path.rename(tree / "nested/.copy")
-    path.symlink_to(".copy")
+    path.rename(tree.parent / "copy")
+    path.symlink_to(tree.parent / "copy")
 
 
 def link_the_folder(tree: Path) -> None:
@@ -151,6 +157,176 @@ def test_a_foreign_file_that_an_engine_might_load_is_refused(tree: Path) -> None
     status, lines = verify(tree)
     assert status == 1
     assert lines == ["verify: model-99.safetensors: not in the manifest; remove it"]
+
+
+def a_link_to_a_folder(tree: Path) -> None:
+    """As `additional_chat_templates`, which an engine would read in place of the repository's own template."""
+    (tree.parent / "evil").mkdir()
+    (tree.parent / "evil/default.jinja").write_text("EVIL")
+    (tree / "foreign").symlink_to(tree.parent / "evil")
+
+
+def a_link_to_a_file(tree: Path) -> None:
+    (tree / "foreign").symlink_to(tree / "config.json")
+
+
+def a_link_to_nothing(tree: Path) -> None:
+    (tree / "foreign").symlink_to("nothing")
+
+
+def an_empty_folder(tree: Path) -> None:
+    (tree / "foreign").mkdir()
+
+
+def a_folder(tree: Path) -> None:
+    (tree / "foreign").mkdir()
+    (tree / "foreign/evil.py").touch()
+
+
+def a_pipe(tree: Path) -> None:
+    os.mkfifo(tree / "foreign")
+
+
+def a_file_with_a_dot(tree: Path) -> None:
+    (tree / ".cache").mkdir()
+    (tree / ".cache/evil.py").touch()
+
+
+def a_folder_called_as_a_removed_file(tree: Path) -> None:
+    (tree / ".nfs0001").mkdir()
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_link_to_a_folder,
+        a_link_to_a_file,
+        a_link_to_nothing,
+        an_empty_folder,
+        a_folder,
+        a_pipe,
+        a_file_with_a_dot,
+        a_folder_called_as_a_removed_file,
+    ],
+)
+def test_whatever_is_not_in_the_manifest_is_refused(tree: Path, plant: Callable[[Path], None]) -> None:
+    plant(tree)
+    status, lines = verify(tree, "--full")
+    assert status == 1
+    assert len(lines) == 1
+    assert "not in the manifest; remove it" in lines[0]
+
+
+def test_a_name_that_is_no_text_is_refused_in_one_line(tree: Path, tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    with open(os.fsencode(tree) + b"/\xff.bin", "w"):  # noqa: PTH123 - no Path holds such a name
+        pass
+    status, lines = verify(tree, log=log)
+    assert (status, len(lines)) == (1, 1)
+    assert "not in the manifest" in log.read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to look as somebody else")
+def test_a_folder_that_cannot_be_looked_into_is_refused(tree: Path) -> None:
+    (tree / "nested").chmod(0o700)
+    for path in (tree, *tree.parents):
+        path.chmod(path.stat().st_mode | 0o055)
+    command = ["/usr/bin/env", "python3", "-I", "-", str(tree)]
+    ended = subprocess.run(command, input=VERIFY.read_text(), capture_output=True, text=True, check=False, user=65534)
+    assert ended.returncode == 1, ended.stdout
+    assert "Permission denied" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("place", [".", ".heavylift"])
+def test_a_link_in_the_place_of_the_stagers_own_folder_is_refused(tree: Path, place: str) -> None:
+    moved = tree.parent / "moved"
+    (tree / place).resolve().rename(moved)
+    Path(str(tree / place)).symlink_to(moved)
+    status, lines = verify(tree)
+    assert (status, len(lines)) == (1, 1)
+    assert "is a symbolic link" in lines[0]
+
+
+def test_no_clock_decides_what_was_changed(tree: Path) -> None:
+    """Staged while a clock was ahead, or copied to where it is behind: changed bytes are seen all the same."""
+    edit_manifest(tree, completed_at="2999-01-01T00:00:00+00:00")
+    overwrite_and_set_the_time_back(tree)
+    assert verify(tree)[0] == 1
+
+
+def test_a_manifest_of_version_1_passes_after_one_full_hash(tree: Path) -> None:
+    files = json.loads((tree / ".heavylift/manifest.json").read_text())["files"]
+    kept = [{key: file[key] for key in ("path", "size", "sha256", "mtime_ns")} for file in files]
+    edit_manifest(tree, version=1, files=kept)
+    assert verify(tree)[0] == 0
+    overwrite_and_set_the_time_back(tree)
+    assert "nested/model.gguf: SHA-256 is" in verify(tree)[1][0]
+
+
+def entries_of(tree: Path) -> list[tuple[str, int, str]]:
+    files = json.loads((tree / ".heavylift/manifest.json").read_text())["files"]
+    return [(file["path"], file["size"], file["sha256"]) for file in files]
+
+
+def alter_with_its_manifest(tree: Path) -> None:
+    """The weights and what is said of them, changed together."""
+    (tree / "config.json").write_bytes(b"[]")
+    files = json.loads((tree / ".heavylift/manifest.json").read_text())["files"]
+    files[0]["sha256"] = hashlib.sha256(b"[]").hexdigest()
+    edit_manifest(tree, files=files)
+
+
+def add_with_its_manifest(tree: Path) -> None:
+    (tree / "modeling_evil.py").write_bytes(b"")
+    files = json.loads((tree / ".heavylift/manifest.json").read_text())["files"]
+    edit_manifest(tree, files=[*files, {**files[2], "path": "modeling_evil.py"}])
+
+
+@pytest.mark.parametrize("alter", [alter_with_its_manifest, add_with_its_manifest])
+@pytest.mark.parametrize("whole", [True, False], ids=["every file is known", "only one hash of all is known"])
+@pytest.mark.parametrize("compressed", [True, False])
+def test_weights_that_were_changed_together_with_their_manifest_are_refused(
+    tree: Path, tmp_path: Path, alter: Callable[[Path], None], whole: bool, compressed: bool
+) -> None:
+    entries = entries_of(tree)
+    text = ordered_files(entries) if whole else ordered_sha256(files_sha256(entries))
+    ordered = tmp_path / "ordered"
+    ordered.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    status, lines = verify(tree, "--ordered", str(ordered))
+    assert (status, len(lines)) == (0, 1)
+    assert "as ordered" in lines[0]
+    alter(tree)
+    assert verify(tree)[0] == 0, "what lies beside the weights knows nothing of it"
+    status, lines = verify(tree, "--ordered", str(ordered))
+    assert (status, len(lines)) == (1, 1)
+    assert "other files than were ordered" in lines[0]
+    assert not whole or {"config.json", "modeling_evil.py"} & set(re.split(r"[ ,;]+", lines[0]))
+
+
+def test_one_hash_of_all_files_is_of_their_sorted_lines() -> None:
+    """As `printf 'a 1 %s\\nb 2 %s\\n' ... | sha256sum` gives it."""
+    one, two = "0" * 64, "f" * 64
+    expected = hashlib.sha256(f"a 1 {one}\nb 2 {two}\n".encode()).hexdigest()
+    assert files_sha256([("b", 2, two), ("a", 1, one)]) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"files": [1]}', '{"files": [["a", "x", "y"]]}', "\x1f\x8b"])
+def test_an_order_that_makes_no_sense_lets_nothing_pass(tree: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "ordered").write_bytes(text.encode("latin-1"))
+    status, lines = verify(tree, "--ordered", str(tmp_path / "ordered"))
+    assert (status, len(lines)) == (1, 1)
+    assert "does not say what was ordered" in lines[0]
+
+
+def test_the_order_that_travels_beside_the_program_is_found(tree: Path, tmp_path: Path) -> None:
+    program = tmp_path / "verify.py"
+    shutil.copy(VERIFY, program)
+    (tmp_path / "ordered.json.gz").write_bytes(gzip.compress(ordered_files(entries_of(tree)[1:]).encode()))
+    ended = subprocess.run([sys.executable, program, tree], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "other files than were ordered: config.json" in ended.stderr
 
 
 def test_a_copied_tree_with_new_times_is_hashed_and_accepted(tree: Path, tmp_path: Path) -> None:

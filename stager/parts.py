@@ -1,0 +1,140 @@
+"""Where files in the making lie: `.heavylift/parts/<number>/`, one folder for each holder of the lease.
+
+A holder that was frozen may have its files still open when another one goes on, and nothing can take them from it. So
+a successor writes to files of its own. It takes the folder of a predecessor that said it was done as it is, and copies
+what any other left; on a volume that shares blocks between copies (XFS, Btrfs) that costs nothing. Where there is no
+room for a copy, what was left is given up and fetched again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+
+from stager.listing import OLD_PART_SUFFIX, RemoteFile
+from stager.tree import Tree
+from stager.verify import OWN_DIRECTORY
+from stager.volume import RESERVED_BYTES, free_bytes
+
+PARTS = f"{OWN_DIRECTORY}/parts"
+NOTES_SUFFIX = ".checkpoints"
+COPY_BYTES = 64 * 1024 * 1024
+# Of earlier stagers, which made a file beside the others.
+OLD_CHECKPOINTS = f"{OWN_DIRECTORY}/checkpoints"
+
+
+class Parts:
+    """The folder of the holder with the lease's `number` in `tree`; `prepare` makes it."""
+
+    def __init__(self, tree: Tree, number: int) -> None:
+        self._tree = tree
+        self._number = number
+        self._folder = f"{PARTS}/{number}"
+        self._others: list[str] = []
+
+    def prepare(self, given_back: int | None) -> None:
+        """Make the folder; `given_back` is the number of the predecessor, if that one said that it was done."""
+        tree = self._tree
+        tree.make_folder(PARTS)
+        if given_back is not None:
+            with contextlib.suppress(FileNotFoundError):
+                tree.rename(f"{PARTS}/{given_back}", self._folder)
+        tree.make_folder(self._folder)
+        others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
+        self._others = [f"{PARTS}/{other}" for other in others]
+
+    def path(self, file: RemoteFile) -> str:
+        """Where `file` is made."""
+        return f"{self._folder}/{_name(file)}"
+
+    def notes(self, file: RemoteFile) -> str:
+        """Where the checkpoints of `file` lie."""
+        return self.path(file) + NOTES_SUFFIX
+
+    def bytes_on_disk(self, file: RemoteFile) -> int:
+        """What the volume already gave to `file` in the making, in bytes; there may be holes."""
+        places = (f"{folder}/{_name(file)}" for folder in (self._folder, *self._others))
+        found = [self._tree.status(place) for place in (*places, file.path + OLD_PART_SUFFIX)]
+        return max((min(status.st_blocks * 512, file.size) for status in found if status), default=0)
+
+    def take_over(self, file: RemoteFile, watch: Callable[[int], None]) -> None:
+        """Make `path` hold what another holder left of `file`, if there is anything, and nobody else write to it.
+
+        `watch` is called again and again with 0, and may raise to end it.
+        """
+        if (mine := self._tree.status(self.path(file))) and mine.st_nlink > 1:
+            self._tree.unlink(self.path(file))
+        for folder in reversed(self._others):
+            theirs = f"{folder}/{_name(file)}"
+            if self._tree.status(theirs) is None:
+                continue
+            if self._tree.status(self.path(file)) is None:
+                self._copy(theirs + NOTES_SUFFIX, self.notes(file), watch)
+                self._copy(theirs, self.path(file), watch)
+            self._tree.unlink(theirs)
+            self._tree.unlink(theirs + NOTES_SUFFIX)
+        self._take_over_old(file)
+
+    def _take_over_old(self, file: RemoteFile) -> None:
+        old, old_notes = file.path + OLD_PART_SUFFIX, f"{OLD_CHECKPOINTS}/{_name(file)}"
+        status = self._tree.status(old)
+        if status is None:
+            return
+        if status.st_nlink == 1 and self._tree.status(self.path(file)) is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._tree.rename(old_notes, self.notes(file))
+            self._tree.rename(old, self.path(file))
+        else:
+            self._tree.unlink(old)
+
+    def _copy(self, source: str, target: str, watch: Callable[[int], None]) -> None:
+        """Copy a file as it is on the disk; a copy for which there is no room is left out."""
+        try:
+            theirs = self._tree.open(source)
+        except FileNotFoundError:
+            return
+        try:
+            size = os.fstat(theirs).st_size
+            if os.fstat(theirs).st_blocks * 512 + RESERVED_BYTES > free_bytes(self._tree.root):
+                return
+            mine = self._tree.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                _copy_content(theirs, mine, size, watch)
+            finally:
+                os.close(mine)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._tree.unlink(target)
+        finally:
+            os.close(theirs)
+
+    def clear(self, files: Iterable[RemoteFile]) -> None:
+        """Remove all that was in the making, of whatever holder: all `files` are complete."""
+        self._tree.remove_folder(PARTS)
+        self._tree.remove_folder(OLD_CHECKPOINTS)
+        for file in files:
+            self._tree.unlink(file.path + OLD_PART_SUFFIX)
+
+
+def _name(file: RemoteFile) -> str:
+    return hashlib.sha256(file.path.encode()).hexdigest()[:32]
+
+
+def _copy_content(source: int, target: int, size: int, watch: Callable[[int], None]) -> None:
+    """Copy inside the kernel, where it can."""
+    copied = 0
+    while copied < size:
+        watch(0)
+        try:
+            count = os.copy_file_range(source, target, min(COPY_BYTES, size - copied))
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            count = os.write(target, os.read(source, min(COPY_BYTES, size - copied)))
+        if not count:
+            return
+        copied += count

@@ -1,0 +1,188 @@
+"""One staged directory, held open, in which no link is ever followed and nothing changes without the lease.
+
+Every path is walked from the directory itself, one component at a time, each opened with `O_NOFOLLOW`. So a link that
+somebody planted leads nowhere, whatever moment it was planted in: what would be read, written, renamed or removed is
+refused instead. Every change asks for the lease right before it is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stager.verify import FOLDER, LinkInTheWay, folder_below, open_below
+from stager.volume import DIRECTORY_MODE, FILE_MODE, volume_error
+
+
+def _needs_no_lease() -> None:
+    """For what is only read, and for the lease itself."""
+
+
+class Tree:
+    """The directory at `directory`; `require` raises when this process may not write there.
+
+    Paths are relative, with `/` between their components. All but `__init__` raise `OSError` with the whole path;
+    `ELOOP` stands for a symbolic link. It is closed when nobody holds it any more.
+    """
+
+    def __init__(self, directory: Path, require: Callable[[], None] = _needs_no_lease) -> None:
+        self.directory = directory
+        self.require = require
+        self.root = -1
+        try:
+            self.root = os.open(directory, FOLDER)
+        except OSError as error:
+            if directory.is_symlink():
+                error.errno = errno.ELOOP
+            if error.errno == errno.ENOENT:
+                raise
+            raise volume_error(error, directory) from None
+
+    def __del__(self) -> None:
+        if self.root >= 0:
+            os.close(self.root)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this directory is what lies at `path`, and was not moved away."""
+        try:
+            return os.path.samestat(path.lstat(), os.fstat(self.root))
+        except OSError:
+            return False
+
+    def open(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of the file at `path`; asks for the lease where `flags` allow to write."""
+        with self._naming(path), self._parent(path) as (folder, name):
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+                self.require()
+            return open_below(folder, name, flags, FILE_MODE)
+
+    def read(self, path: str) -> bytes:
+        """What the file at `path` holds."""
+        with os.fdopen(self.open(path), "rb") as file:
+            return file.read()
+
+    def status(self, path: str) -> os.stat_result | None:
+        """What lies at `path`, a link as itself; None: nothing."""
+        try:
+            with self._naming(path), self._parent(path) as (folder, name):
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        """The names in the folder at `path`, sorted; none where it is missing."""
+        try:
+            with self._naming(path), folder_below(self.root, path) as folder:
+                return sorted(os.listdir(folder))  # noqa: PTH208 - it is open, and has no path
+        except FileNotFoundError:
+            return []
+
+    def make_folder(self, path: str) -> None:
+        """Make the folder at `path` and those above it where they are missing, readable for other users."""
+        parts = path.split("/") if path else []
+        for depth in range(1, len(parts) + 1):
+            way = "/".join(parts[:depth])
+            with self._naming(way), self._parent(way) as (folder, name):
+                found = _status(folder, name)
+                if found is None:
+                    self.require()
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, DIRECTORY_MODE, dir_fd=folder)
+                elif not stat.S_ISDIR(found.st_mode):
+                    raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.EEXIST, "no folder")
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut what is open as `descriptor` to `size` bytes."""
+        self.require()
+        os.ftruncate(descriptor, size)
+
+    def unlink(self, path: str) -> None:
+        """Remove the file or link at `path`, if there is one."""
+        with contextlib.suppress(FileNotFoundError), self._naming(path), self._parent(path) as (folder, name):
+            self.require()
+            os.unlink(name, dir_fd=folder)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give what is at `old` the path `new`, in place of a file that is there."""
+        with (
+            self._naming(new),
+            self._parent(old) as (from_folder, from_name),
+            self._parent(new) as (to_folder, to_name),
+        ):
+            self.require()
+            os.rename(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
+
+    def link(self, path: str, new: str) -> None:
+        """Give the file at `path` the further name `new`, which nobody else may have."""
+        with (
+            self._naming(new),
+            self._parent(path) as (from_folder, from_name),
+            self._parent(new) as (to_folder, to_name),
+        ):
+            self.require()
+            os.link(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder, follow_symlinks=False)
+
+    def is_same(self, path: str, other: str) -> bool:
+        """Whether two names lead to the same file."""
+        one, two = self.status(path), self.status(other)
+        return one is not None and two is not None and os.path.samestat(one, two)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove the folder at `path` and all that is in it, if there is one; a link is removed as itself."""
+        found = self.status(path)
+        if found is None:
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            self.unlink(path)
+            return
+        for name in self.names(path):
+            self.remove_folder(f"{path}/{name}")
+        with contextlib.suppress(FileNotFoundError), self._naming(path), self._parent(path) as (folder, name):
+            self.require()
+            os.rmdir(name, dir_fd=folder)
+
+    def replace(self, path: str, text: str) -> None:
+        """Write `text` to `path` so that at any moment, a power failure included, it is there wholly or not at all."""
+        fresh = path + ".new"
+        self.unlink(fresh)
+        with os.fdopen(self.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self.rename(fresh, path)
+        self.sync_folder(path.rpartition("/")[0])
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in the folder at `path` survive a power failure; "" is the directory itself."""
+        with self._naming(path), folder_below(self.root, path) as folder:
+            os.fsync(folder)
+
+    @contextlib.contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder in which `path` lies, open, and its name there."""
+        folders, _, name = path.rpartition("/")
+        with folder_below(self.root, folders) as folder:
+            yield folder, name
+
+    @contextlib.contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
+        """Errors name the path as a person knows it, or the link on the way to it."""
+        try:
+            yield
+        except LinkInTheWay as error:
+            error.filename = str(self.directory / error.link)
+            raise
+        except OSError as error:
+            error.filename = str(self.directory / path)
+            raise
+
+
+def _status(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,61 @@
+"""A disk of the test's own, whose power can fail and whose writes can fail for a while: a file behind a loop device.
+
+It is mounted in the mount namespace of one script, which takes all of it away when it ends. Needs root.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .running import CHECKOUT
+
+# The backing file lies in memory. Blocks that nobody wrote yet are holes in it, so that writing them needs memory that
+# `disk_fails` takes away: then the disk gives errors, as a thin volume that is full. What the file system notes of
+# itself is written before, and small files and folders lie in their inodes, so that only contents are lost.
+PRELUDE = """
+set -u
+backing=$WORK/backing; mkdir -p $backing $VOLUME
+mount -t tmpfs -o size=${SIZE_MIB}m backing $backing
+truncate -s $((SIZE_MIB - 8))M $backing/disk
+mkfs.ext4 -q -F -O inline_data -I 1024 -N 2000 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 $backing/disk
+dd if=$backing/disk of=$backing/disk bs=1M conv=notrunc status=none  # no holes: it may have made some
+device=$(losetup -f --show $backing/disk)
+trap 'cd /; umount -l $VOLUME $WORK/after 2>/dev/null; losetup -d $device; umount -l $backing' EXIT
+mount $device $VOLUME
+disk_fails() {
+    sync -f $VOLUME
+    dumpe2fs $device 2>/dev/null | sed -n 's/^ *Free blocks: *//p' | tr ',' '\\n' | tr -d ' ' | grep -- - |
+    while IFS=- read first last; do
+        fallocate -p -o $((first * BLOCK)) -l $(((last - first + 1) * BLOCK)) $backing/disk
+    done
+    dd if=/dev/zero of=$backing/filler bs=64k status=none 2>/dev/null || true
+}
+disk_works() { rm $backing/filler; }
+reboot() { umount $VOLUME; mount $device $VOLUME; }
+power_fails() {  # what is on the disk at this moment, mounted at $WORK/after
+    cp --sparse=always $backing/disk $WORK/image; mkdir -p $WORK/after; mount -o loop $WORK/image $WORK/after
+}
+BLOCK=$(dumpe2fs -h $device 2>/dev/null | sed -n 's/^Block size: *//p')
+"""
+
+
+def can_have_a_disk() -> bool:
+    """Whether this user may make loop devices and mount them."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "mkfs.ext4", "dumpe2fs", "fallocate", "unshare"))):
+        return False
+    return subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode == 0
+
+
+def with_disk(script: str, work: Path, *, size_mib: int, **environment: object) -> subprocess.CompletedProcess[str]:
+    """Run `script` with a fresh disk at `$VOLUME`; what it leaves in `$WORK` outlives it."""
+    settings = {"WORK": work, "VOLUME": work / "volume", "SIZE_MIB": size_mib, **environment}
+    return subprocess.run(
+        ["unshare", "-m", "bash", "-c", PRELUDE + script],
+        cwd=CHECKOUT,
+        env={"PATH": os.environ["PATH"], "HOME": str(work), **{key: str(value) for key, value in settings.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
