@@ -60,6 +60,14 @@ class ClusterApi:
             raise ClusterUnreachable(f"status {response.status}")
         return content.decode(errors="replace")
 
+    def dry_run(self, path: str, body: object) -> tuple[int, str]:
+        """Status and text with which the API server answers to the making of an object, without making it.
+
+        Raises ClusterUnreachable when no answer comes.
+        """
+        response, content = self._call("POST", path, {"dryRun": "All"}, body=body)
+        return response.status, content.decode(errors="replace")
+
     def pass_on(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
         """Status and text with which a pod or Service behind the API server's proxy answers within `seconds`.
 

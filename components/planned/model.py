@@ -7,9 +7,11 @@ from typing import Any, cast
 import pulumi
 
 from components.arguments import ServerEngine, ServerPods, StartLimits
+from components.cluster.admission import refusals
 from components.cluster.api import cluster_api
 from components.cluster.preflight import Found, preflight
 from components.planned.server import server_engine, server_pods, start_limits
+from components.planned.server_pods import server_pods_to_come
 from components.planned.verdict import judged_plan
 from components.pods.names import stack_name
 from components.pods.serving import Serving
@@ -104,7 +106,11 @@ def checked_cluster(
     def look(within: str, config: str) -> Found:
         stack = planned.stack.model_copy(update={"cluster": Cluster(context=context, namespace=within)})
         api = cluster_api(config, context)
-        return preflight(stack_name(), volume, stack, api, planned.plan.volume_bytes, planned.serving)
+        found = preflight(stack_name(), volume, stack, api, planned.plan.volume_bytes, planned.serving)
+        if reasons := refusals(api, within, server_pods_to_come(stack, planned.serving, planned.digest)):
+            summary = f"namespace '{within}' would not take the server's pod, nothing was created:"
+            raise pulumi.RunError("\n  ".join([summary, *reasons]))
+        return found
 
     if isinstance(namespace, str) and isinstance(kubeconfig, str):
         return CheckedCluster(namespace, look(namespace, kubeconfig))

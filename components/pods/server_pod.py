@@ -49,7 +49,7 @@ class ServerPod:
     def template(self, role: Role) -> dict[str, Any]:
         """The pod template of one part of the server."""
         annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
-        return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self._spec(role)}
+        return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self.spec(role)}
 
     @cached_property
     def version(self) -> pulumi.Output[str]:
@@ -59,7 +59,7 @@ class ServerPod:
         themselves.
         """
         unnamed = replace(self, programs=None, volume=self.volume.unnamed())
-        parts = [[unnamed._spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        parts = [[unnamed.spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
         return pulumi.Output.json_dumps(parts, sort_keys=True).apply(
             lambda text: sha256(text.encode()).hexdigest()[:16]
         )
@@ -84,7 +84,8 @@ class ServerPod:
     def _fabric(self, role: Role) -> Fabric | None:
         return None if role is Role.ALONE else self.placement.fabric
 
-    def _spec(self, role: Role) -> dict[str, Any]:
+    def spec(self, role: Role) -> dict[str, Any]:
+        """The pod spec of one part of the server."""
         programs = {"name": "verifier", "config_map": {"name": self.programs}}
         directories = self._empty_directories(self.process(role))
         empty = [{"name": name, "empty_dir": content} for name, (_, content) in directories.items()]

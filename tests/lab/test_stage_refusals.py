@@ -1,0 +1,86 @@
+"""A stage Job that cannot start or end is given up in about a minute, with the cluster's words: on the real node."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lab.hub.client import HubClient
+from lab.lifecycle import Lab
+from lab.site import CHECKOUT
+from tests.lab.kubectl import Kubectl
+from tests.lab.serving import FIRST, Served, dev_stack, pinned
+
+NAMESPACE = "stage-refusals"
+A_MINUTE_AND_ITS_START = 150
+"""Seconds; far below the Job's deadline of 900."""
+
+
+@pytest.fixture(scope="module")
+def served(
+    lab: Lab, hub: HubClient, kubectl: Kubectl, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """One stack for all of these tests, each of which ends where no Job is left that runs."""
+    own = {**environment, "HF_ENDPOINT": hub.url}
+    folder = tmp_path_factory.mktemp("program") / "program"
+    made = Served(dev_stack(CHECKOUT, folder, own, NAMESPACE, pinned("acme/model", FIRST)), kubectl, lab, NAMESPACE)
+    yield made
+    destroyed = made.project.destroy()
+    assert destroyed.status == 0, destroyed
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    lab.on_node("real-0", "rm", "-rf", made.root)
+
+
+def given_up(served: Served, environment: dict[str, str] | None = None) -> str:
+    """What `up` said when it gave up, soon enough, and with nothing made after the Job."""
+    began = time.monotonic()
+    failed = served.project.up(**(environment or {}))
+    assert failed.status != 0, failed
+    assert time.monotonic() - began < A_MINUTE_AND_ITS_START
+    assert served.get("deployments") == []
+    return failed.output
+
+
+def test_a_revision_that_is_not_there_is_refused_at_the_first_attempt(served: Served) -> None:
+    served.project.configure(model=pinned("acme/model", "9" * 40))
+    words = given_up(served)
+    assert "the weights cannot be staged:" in words
+    assert f"acme/model has no revision '{'9' * 40}'" in words
+    assert len(served.pods("stage")) == 1
+
+
+def test_an_image_that_cannot_be_pulled_is_told(served: Served) -> None:
+    served.project.configure(model=pinned("acme/model", FIRST))
+    words = given_up(served, {"HEAVYLIFT_STAGE_IMAGE": "heavylift.lab/nowhere:1"})
+    assert "heavylift.lab/nowhere:1" in words
+    assert "ErrImagePull" in words or "ImagePullBackOff" in words
+
+
+def test_a_pod_that_is_not_admitted_is_told_and_the_next_up_serves(served: Served, kubectl: Kubectl) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    kubectl("label", "namespace", NAMESPACE, f"{label}=restricted")
+    words = given_up(served)
+    assert "FailedCreate" in words
+    assert 'violates PodSecurity "restricted' in words
+
+    kubectl("label", "namespace", NAMESPACE, f"{label}-")
+    up = served.project.up()
+    assert up.status == 0, up
+    assert "1 of 1 volumes staged" in up.output
+
+
+def test_what_was_deleted_behind_pulumis_back_is_said_at_once(served: Served, kubectl: Kubectl) -> None:
+    kubectl("delete", "jobs,deployments", "--all", "-n", NAMESPACE)
+    preview = served.project.preview()
+    assert preview.status == 0, preview
+    assert "the Job is gone from the cluster" in preview.output
+    assert "pulumi up --refresh" in preview.output
+
+    began = time.monotonic()
+    failed = served.project.up()
+    assert failed.status != 0
+    assert time.monotonic() - began < A_MINUTE_AND_ITS_START
+    assert "is no longer in namespace" in failed.output
+    mended = served.project.up("--refresh")
+    assert mended.status == 0, mended
+    assert served.ask()
