@@ -21,8 +21,10 @@ STREAM_BYTES = 2 * 1024 * 1024
 
 TICK_SECONDS = 0.3
 GROWTH = 1.15
-TICKS_WITHOUT_GROWTH = 2
-TICKS_BETWEEN_TRIALS = 50
+TICKS_WITHOUT_GROWTH = 3
+FIRST_TRIAL_TICKS = 10
+MOST_TRIAL_TICKS = 160
+"""A trial comes soon after the growth, since a busy machine looks like a full line, and then ever more rarely."""
 TRIAL_TICKS = 5
 WORTH = 1.05
 
@@ -44,7 +46,7 @@ class StreamCount:
         self._best = self.allowed
         self._without_growth = 0
         self._growing = self.allowed < self.most
-        self._until_trial = TICKS_BETWEEN_TRIALS
+        self._until_trial = FIRST_TRIAL_TICKS
         self._rates: list[float] = []
 
     def tick(self, bytes_per_second: float, *, all_busy: bool) -> None:
@@ -66,19 +68,21 @@ class StreamCount:
             self.allowed, self._growing = self._best, False
 
     def _try_more(self, rate: float) -> None:
-        """Once in a while, for some ticks, half as many more; they stay if they were worth it."""
+        """Once in a while, for some ticks, twice as many; they stay if they were worth it."""
         self._rates.append(rate)
         if self.allowed > self._best:
             if len(self._rates) < 2 * TRIAL_TICKS:
                 return
             before, with_more = (sum(self._rates[part]) for part in (slice(TRIAL_TICKS), slice(TRIAL_TICKS, None)))
             if with_more > before * WORTH:
-                self._best = self.allowed
+                self._best, self._until_trial = self.allowed, FIRST_TRIAL_TICKS
+            else:
+                self._until_trial = min(2 * self._until_trial, MOST_TRIAL_TICKS)
             self.allowed = self._best
             self._rates.clear()
         elif len(self._rates) >= self._until_trial and self.allowed < self.most:
             self._rates = self._rates[-TRIAL_TICKS:]
-            self.allowed = min(self.allowed + max(1, self.allowed // 2), self.most)
+            self.allowed = min(2 * self.allowed, self.most)
 
 
 def streams_in_memory(memory: int) -> int:
