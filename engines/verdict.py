@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engines.finding import Finding, Severity
 from engines.plan import Problem, Verdict, Warning_
 
+_OF_MEMORY = ("weights_do_not_fit", "context_does_not_fit")
+
+
+def _weighed(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, of which those about memory decide nothing where an argument keeps weights off the GPU."""
+    if all(finding.code != "argument_moves_weights" for finding in findings):
+        return list(findings)
+    return [replace(each, severity=Severity.UNKNOWN) if each.code in _OF_MEMORY else each for each in findings]
+
 
 def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:
     """The verdict that findings add up to: a reason to reject weighs more than something unknown."""
-    severities = {finding.severity for finding in findings}
+    severities = {finding.severity for finding in _weighed(findings)}
     if Severity.REJECTED in severities:
         return "rejected"
     if Severity.UNKNOWN in severities:
@@ -20,7 +30,7 @@ def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:
 
 def problems_of(findings: Sequence[Finding]) -> tuple[Problem, ...]:
     """What rejects a plan or leaves it open, the rejections first."""
-    ordered = sorted(findings, key=lambda finding: finding.severity is not Severity.REJECTED)
+    ordered = sorted(_weighed(findings), key=lambda finding: finding.severity is not Severity.REJECTED)
     return tuple(Problem(f.code, f.message, f.fix) for f in ordered if f.severity is not Severity.WARNING)
 
 

@@ -17,17 +17,20 @@ FLAGS = FlagRules(
     },
     not_counted=frozenset(
         {
-            "--gpu-layers",
-            "-ngl",
             "--mmproj",
-            "--n-cpu-moe",
-            "-ncmoe",
             "--split-mode",
             "-sm",
             "--tensor-split",
             "-ts",
             "--ubatch-size",
             "-ub",
+        }
+    ),
+    off_gpu=frozenset(
+        {
+            *("--gpu-layers", "--n-gpu-layers", "-ngl"),
+            *("--n-cpu-moe", "-ncmoe"),
+            *("--override-tensor", "-ot"),
         }
     ),
     of_the_server=frozenset({"--model", "-m", "-hf", "--alias", "-a", "--host", "--port"}),

@@ -20,7 +20,9 @@ class FlagRules:
     """Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would
     disagree."""
     not_counted: frozenset[str]
-    """Flags that change what a GPU holds: a draft model and its own cache layer, adapters, weights in host memory."""
+    """Flags that change what a GPU holds: a draft model and its own cache layer, adapters."""
+    off_gpu: frozenset[str]
+    """Flags that keep weights in host memory, so that a model may fit which the plan takes for too large."""
     of_the_server: frozenset[str]
     """Flags that the server which is deployed sets, or that would lead clients and probes elsewhere."""
 
@@ -39,14 +41,16 @@ def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Find
 
 def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     known = engine_flags(rules.engine)
-    # A switch `--x` may be turned off by `--no-x`, and a nested value set by `--x.key`.
-    flag = known.short_forms.get(given, given).split(".", 1)[0]
+    flag = _flag_of(given, known.short_forms)
+    # A switch `--x` may be turned off by `--no-x`.
     positive = flag.replace("--no-", "--", 1)
     if flag in rules.of_the_server:
         yield rejected("argument_of_the_server", f"{given} is set by the server that is deployed.", "Remove it.")
     elif flag == "--api-key":
         text = f"{given} would show in the pod and in the stack's state."
         yield rejected("argument_is_secret", text, "Remove it, and let a gateway before the Service ask for keys.")
+    elif flag in rules.off_gpu:
+        yield warning("argument_moves_weights", f"{given} keeps weights off the GPU, and the plan does not count it.")
     elif flag in rules.not_counted:
         yield warning("argument_not_counted", f"{given} changes what a GPU holds, and the plan does not count it.")
     elif positive in rules.of_the_plan:
@@ -54,6 +58,16 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
     elif flag not in known.flags and positive not in known.flags:
         yield _not_known(rules.engine, known, given, flag)
+
+
+def _flag_of(given: str, short_forms: Mapping[str, str]) -> str:
+    """The flag as the engine's parser takes it: `--x_y` for `--x-y`, `--x.key` and `-x.key` for a nested value of it,
+    and `-x3` for `-x 3`."""
+    name = given.split(".", 1)[0]
+    if name[2:].isdigit() and name[:2] in short_forms:
+        name = name[:2]
+    name = short_forms.get(name, name)
+    return name.replace("_", "-") if name.startswith("--") else name
 
 
 def _not_known(engine: EngineName, known: EngineFlags, given: str, flag: str) -> Finding:

@@ -23,7 +23,6 @@ FLAGS = FlagRules(
     },
     not_counted=frozenset(
         {
-            "--cpu-offload-gb",
             "--enable-lora",
             "--enforce-eager",
             "--kv-cache-memory-bytes",
@@ -33,5 +32,12 @@ FLAGS = FlagRules(
             "--spec-model",
         }
     ),
-    of_the_server=frozenset({"--model", "--served-model-name", "--host", "--port", "--uds"}),
+    off_gpu=frozenset({"--cpu-offload-gb"}),
+    of_the_server=frozenset(
+        {
+            *("--model", "--served-model-name", "--host", "--port", "--uds"),
+            # Of a group of nodes; on one node vLLM would wait for others, or never answer.
+            *("--headless", "--nnodes", "--node-rank", "--master-addr", "--master-port"),
+        }
+    ),
 )

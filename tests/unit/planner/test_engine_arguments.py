@@ -104,3 +104,35 @@ def test_a_setting_of_the_other_engine_is_said_to_do_nothing() -> None:
 def test_a_context_that_gives_a_slot_no_token_is_refused() -> None:
     settings = {"engine": "llama.cpp", "max_model_len": 4, "max_num_seqs": 8}
     assert codes(plan("kimi-k2.5-gguf", **settings)) == {"context_below_slots"}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ("-O3",),
+        ("-O", "3"),
+        ("-cc.mode=3",),
+        ("--kv_transfer_config", "{}"),
+        ("--kv_transfer_config={}",),
+        ("--compilation_config.mode=3",),
+    ],
+)
+def test_a_flag_is_read_as_vllms_parser_reads_it(extra: tuple[str, ...]) -> None:
+    planned = plan("kimi-k2.5", extra_args=extra)
+    assert codes(planned) == set()
+    assert planned.engine_args[-len(extra) :] == extra
+
+
+@pytest.mark.parametrize("flag", ["--headless", "--nnodes=2", "-n", "--node_rank=1", "--master-addr=x"])
+def test_a_flag_that_the_server_sets_for_groups_is_refused(flag: str) -> None:
+    assert codes(plan("kimi-k2.5", extra_args=(flag,))) == {"argument_of_the_server"}
+
+
+def test_what_does_not_fit_is_unknown_where_an_argument_keeps_weights_off_the_gpu() -> None:
+    short = plan("kimi-k2.5", "h100")
+    assert short.verdict == "rejected"
+    offloaded = plan("kimi-k2.5", "h100", extra_args=("--cpu-offload-gb", "40"))
+    assert offloaded.verdict == "unknown"
+    assert codes(offloaded) == codes(short), "the reason is still told"
+    adapters = plan("kimi-k2.5", "h100", extra_args=("--enable-lora",))
+    assert adapters.verdict == "rejected", "they only take more"
