@@ -17,6 +17,7 @@ from components.inference_group import LEADER, disruption_budget, leader_worker_
 from components.pods import fabric
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
+from components.pods.ordered_weights import ordered_weights
 from components.pods.placement import PodPlacement
 from components.pods.server_pod import VERIFIER, ServerPod
 from components.pods.serving import Serving
@@ -79,13 +80,13 @@ class InferenceServer(pulumi.ComponentResource):
         self._service_name = self._args.get("service_name") or object_name(name)
         self._labels = labels(stack_name(), name)
         self._serving = Serving.of(self._args["engine"], self._args.get("pods", {}), self._args.get("limits", {}))
-        weights = StagedWeights.of(self._args["model"], self._args.get("lock"))
+        self._weights = StagedWeights.of(self._args["model"], self._args.get("lock"))
         placement = PodPlacement.of(self._args["placement"])
         volume = placed_volumes(self._args["volume"], placement)[0]
         super().__init__("heavylift:index:InferenceServer", name, {}, opts)
         self._pod = ServerPod(
             labels=self._labels,
-            weights=weights,
+            weights=self._weights,
             volume=volume,
             placement=placement,
             serving=self._serving,
@@ -112,6 +113,7 @@ class InferenceServer(pulumi.ComponentResource):
             f"{self._name}-verifier",
             metadata=self._metadata(),
             data={program.name: program.read_text() for program in programs},
+            binary_data=ordered_weights(self._weights, self._args.get("lock")),
             opts=pulumi.ResourceOptions(parent=self),
         )
 

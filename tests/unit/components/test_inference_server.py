@@ -1,7 +1,10 @@
 """The server: started only from verified weights, given time by the plan, and reached by a fixed name."""
 
 import asyncio
+import base64
+import gzip
 import json
+import random
 from typing import Any
 
 import pulumi
@@ -328,3 +331,27 @@ def test_the_server_lands_where_the_weights_were_staged() -> None:
 def test_llama_cpp_without_a_file_is_refused() -> None:
     with pytest.raises(ValueError, match="needs model_file"):
         served(GEMMA, engine={**LLAMA_CPP, "model_file": None})
+
+
+def lock_of(*entries: tuple[str, int, str]) -> str:
+    files = [{"path": path, "size": size, "sha256": sha256} for path, size, sha256 in entries]
+    commit = KIMI["revision"]
+    lock = {"version": 1, "repository": KIMI["repository"], "revision": commit, "commit": commit, "files": files}
+    return json.dumps({**lock, "total_bytes": sum(size for _, size, _ in entries)})
+
+
+def test_the_check_before_serving_is_told_what_the_lock_lists_beside_its_program() -> None:
+    one, two = ("config.json", 2, "0" * 64), ("model.safetensors", 3, "1" * 64)
+    with_lock = record(lambda: InferenceServer("server", {**arguments(), "lock": lock_of(one, two)}), stack="h200")
+    content = with_lock.only(":ConfigMap").inputs["binaryData"]["ordered.json.gz"]
+    assert json.loads(gzip.decompress(base64.b64decode(content))) == {"files": [list(one), list(two)]}
+    assert "ordered" not in json.dumps(pod(with_lock)), "another list changes no pod"
+    assert "binaryData" not in served().only(":ConfigMap").inputs
+
+
+def test_of_a_list_that_no_config_map_holds_the_check_is_told_one_hash() -> None:
+    chance = random.Random(1)
+    entries = [(f"f{number}", number + 1, chance.randbytes(32).hex()) for number in range(20_000)]
+    large = record(lambda: InferenceServer("server", {**arguments(), "lock": lock_of(*entries)}), stack="h200")
+    content = large.only(":ConfigMap").inputs["binaryData"]["ordered.json.gz"]
+    assert json.loads(base64.b64decode(content)).keys() == {"files_sha256"}

@@ -22,8 +22,8 @@ LOCK = {
     "repository": REPOSITORY,
     "revision": COMMIT,
     "commit": COMMIT,
-    "files": [{"path": "config.json", "size": 3, "sha256": "0" * 64}],
-    "total_bytes": 3,
+    "files": [{"path": path, "size": 3, "sha256": "0" * 64} for path in ("config.json", "original/params.json")],
+    "total_bytes": 6,
 }
 
 
