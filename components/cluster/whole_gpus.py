@@ -5,14 +5,6 @@ from collections.abc import Iterator
 from components.cluster.facts import NodeFacts
 from config.catalogue import Gpu
 
-_WHOLE = {
-    "nvidia.com/gpu.sharing-strategy": ("none",),
-    "nvidia.com/gpu.replicas": ("0", "1"),
-    "nvidia.com/vgpu.present": ("false",),
-}
-"""Labels of GPU feature discovery, and what they say of a GPU that a pod gets as a whole
-(github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery)."""
-
 _PARTS = ("-SHARED", "-MIG-")
 """What the product label of a GPU that is shared in time, or of a slice of one, has in it."""
 
@@ -20,7 +12,11 @@ _PARTS = ("-SHARED", "-MIG-")
 def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
     """What is wrong with a node's GPUs, one phrase each. Labels that a node lacks say nothing."""
     product = node.labels.get(gpu.vendor.product_label)
-    marks = [f"{label}={value}" for label in _WHOLE if (value := node.labels.get(label)) not in (None, *_WHOLE[label])]
+    marks = [
+        f"{label}={value}"
+        for label, whole in gpu.vendor.whole_gpu_labels.items()
+        if (value := node.labels.get(label)) not in (None, *whole)
+    ]
     if product and any(part in product for part in _PARTS):
         marks.insert(0, f"{gpu.vendor.product_label}={product}")
     if marks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -36,6 +37,8 @@ class GpuVendor:
     """Node label with the kind of the GPUs."""
     driver_labels: tuple[str, ...]
     """Node labels with the driver's version, the newest spelling first."""
+    whole_gpu_labels: Mapping[str, tuple[str, ...]]
+    """Node labels that tell shared or virtual GPUs, and the values that whole GPUs have."""
     driver: str
     """Name of the kernel driver."""
     collective_library: CollectiveLibrary
@@ -139,6 +142,7 @@ def _vendor(entry: Fields) -> GpuVendor:
         resource=entry["resource"],
         product_label=entry["product_label"],
         driver_labels=tuple(entry["driver_labels"]),
+        whole_gpu_labels={label: tuple(values) for label, values in entry["whole_gpu_labels"].items()},
         driver=entry["driver"],
         collective_library=CollectiveLibrary(entry["collective_library"]),
     )
