@@ -14,7 +14,7 @@ def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
     product = node.labels.get(gpu.vendor.product_label)
     marks = [
         f"{label}={value}"
-        for label, whole in gpu.vendor.whole_gpu_labels.items()
+        for label, whole in gpu.vendor.whole_gpu_labels
         if (value := node.labels.get(label)) not in (None, *whole)
     ]
     if product and any(part in product for part in _PARTS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -37,7 +36,7 @@ class GpuVendor:
     """Node label with the kind of the GPUs."""
     driver_labels: tuple[str, ...]
     """Node labels with the driver's version, the newest spelling first."""
-    whole_gpu_labels: Mapping[str, tuple[str, ...]]
+    whole_gpu_labels: tuple[tuple[str, tuple[str, ...]], ...]
     """Node labels that tell shared or virtual GPUs, and the values that whole GPUs have."""
     driver: str
     """Name of the kernel driver."""
@@ -142,7 +141,7 @@ def _vendor(entry: Fields) -> GpuVendor:
         resource=entry["resource"],
         product_label=entry["product_label"],
         driver_labels=tuple(entry["driver_labels"]),
-        whole_gpu_labels={label: tuple(values) for label, values in entry["whole_gpu_labels"].items()},
+        whole_gpu_labels=tuple((label, tuple(values)) for label, values in entry["whole_gpu_labels"].items()),
         driver=entry["driver"],
         collective_library=CollectiveLibrary(entry["collective_library"]),
     )
