@@ -220,7 +220,12 @@ def _run(
         )
     )
     pulumi.runtime.set_all_config(config, secret_keys)
-    asyncio.run(run_in_stack(lambda: _called(program)))
+    try:
+        asyncio.run(run_in_stack(lambda: _called(program)))
+    finally:
+        # What a program that failed left unfinished belongs to its own loop, and would be waited for in the next.
+        settings.SETTINGS.outputs.clear()
+        settings.SETTINGS.rpc_manager.clear()
 
 
 def _called(program: Callable[[], object]) -> None:
