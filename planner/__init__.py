@@ -1,4 +1,4 @@
-"""Does it fit, with which flags, how long, how much: pure arithmetic, with neither Pulumi nor a network."""
+"""The planner: does a model fit, which flags, how long it takes, what it costs. No Pulumi, no network."""
 
 from engines.plan import Plan
 from engines.request import FitRequest

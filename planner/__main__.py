@@ -1,6 +1,6 @@
 """The planner's command line: `python -m planner fit | show | recommend | explain`.
 
-Exit status: 0 fits or tight, 1 rejected, 2 a value or option that means nothing, 3 unknown.
+Exit status: 0 fits or tight, 1 rejected, 2 invalid value or option, 3 unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engines.request import FitRequest
 from planner.command_line import flag, parser
 from planner.faults import faults
 from planner.fit import fit
-from planner.recommend import Recommendation, Wish, recommend, table
+from planner.recommend import Query, Recommendation, recommend, table
 from planner.report.explain import explain
 from planner.report.picture import picture
 from planner.report.show import list_models, show
@@ -35,11 +35,11 @@ _USAGE = 2
 
 
 class UsageError(Exception):
-    """A command that means nothing."""
+    """An invalid command line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Runs one subcommand. Returns the exit status."""
     options = parser().parse_args(arguments)
     commands = {"fit": _fit, "explain": _explain, "show": _show, "recommend": _recommend}
     try:
@@ -82,9 +82,9 @@ def _show(options: Namespace) -> int:
 
 
 def _recommend(options: Namespace) -> int:
-    _check_wish(options)
-    names = (field.name for field in fields(Wish))
-    found = recommend(Wish(**{name: value for name in names if (value := getattr(options, name)) is not None}))
+    _check_query(options)
+    names = (field.name for field in fields(Query))
+    found = recommend(Query(**{name: value for name in names if (value := getattr(options, name)) is not None}))
     print(table(found))
     if options.write is not None and found:
         _write(found[0], options.write)
@@ -92,7 +92,7 @@ def _recommend(options: Namespace) -> int:
 
 
 def _write(best: Recommendation, stack: str) -> None:
-    # Stack files are read with pydantic, which a recommendation without one does not need to wait for.
+    # Imported here because these modules import pydantic, which takes longer than the recommendation itself.
     from config.errors import StackError
     from planner.draft import write_draft
 
@@ -100,11 +100,11 @@ def _write(best: Recommendation, stack: str) -> None:
         file = write_draft(best, stack)
     except StackError as error:
         raise UsageError(f"--write: {error}") from error
-    print(f"\nwrote {file}: {best.checkpoint.name} on {best.machine}; fill in what stands in angle brackets")
+    print(f"\nwrote {file}: {best.checkpoint.name} on {best.machine}; fill in the values in angle brackets")
 
 
-def _check_wish(options: Namespace) -> None:
-    """Raises UsageError with every option of `recommend` that means nothing."""
+def _check_query(options: Namespace) -> None:
+    """Raises UsageError with every invalid option of `recommend`."""
     wrong = [
         f"{flag(name)}: {value} is not valid: expected {kind} of at least {least}"
         for name, kind, least in (
@@ -118,14 +118,16 @@ def _check_wish(options: Namespace) -> None:
     ]
     if options.gpu is None:
         wrong += [
-            f"{flag(name)}: {value} says nothing without --gpu: expected the kind of the GPUs too"
+            f"{flag(name)}: {value} requires --gpu: set the kind of the GPUs too"
             for name in ("nodes", "gpus_per_node")
             if (value := getattr(options, name)) is not None
         ]
     elif find_gpu(options.gpu).memory_bytes is None:
-        wrong.append(f"--gpu: the memory of {options.gpu} is in no public log, and so nothing can be planned on it")
+        wrong.append(
+            f"--gpu: the memory of {options.gpu} as torch reports it is not known: nothing can be planned on it"
+        )
     if options.write is not None and options.gpu is None:
-        wrong.append("--write: needs --gpu: expected the kind of the GPUs at hand, whose nodes the stack file names")
+        wrong.append("--write: requires --gpu: a drafted stack file names the nodes that have these GPUs")
     _refuse(wrong)
 
 
@@ -135,7 +137,7 @@ def _refuse(wrong: Sequence[str]) -> None:
 
 
 def _request(options: Namespace) -> FitRequest:
-    """The request that the options make. Raises UsageError with every value that means nothing."""
+    """The request that the options describe. Raises UsageError with every invalid value."""
     names = {field.name for field in fields(FitRequest)}
     given = {name: value for name, value in vars(options).items() if name in names and value is not None}
     if options.stack is not None:
@@ -154,7 +156,7 @@ def _request(options: Namespace) -> FitRequest:
 
 
 def _of_stack(name: str, given: list[str]) -> FitRequest:
-    # Stack files are checked with pydantic, which a plan without one does not need to wait for.
+    # Imported here because these modules import pydantic, which takes longer than the plan itself.
     from config.errors import StackError
     from planner.stack_request import request_of_named_stack
 
@@ -168,7 +170,7 @@ def _of_stack(name: str, given: list[str]) -> FitRequest:
 
 
 def _engine(model: str, include: tuple[str, ...]) -> EngineName:
-    """The engine that reads the model; the default one where the planner does not know the model."""
+    """The engine that reads the model, or the default engine for an unknown model."""
     try:
         return engine_for(find_model(model, include).checkpoint.format)
     except NotInCatalogueError:
@@ -176,7 +178,7 @@ def _engine(model: str, include: tuple[str, ...]) -> EngineName:
 
 
 def _gpus_per_node(given: dict[str, int]) -> int:
-    """What the stated layout takes on each node, else a whole machine of 8."""
+    """GPUs per node that the layout needs; 8 without a layout."""
     sizes = [given.get(name) for name in ("tensor_parallel", "pipeline_parallel", "data_parallel")]
     if not any(sizes):
         return 8
@@ -187,7 +189,7 @@ def _gpus_per_node(given: dict[str, int]) -> int:
 
 
 if __name__ == "__main__":
-    # A reader that stops reading, and a terminal without box drawing, are no faults of ours.
+    # A closed pipe ends the program silently; characters that the terminal cannot print are replaced.
     signal(SIGPIPE, SIG_DFL)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

@@ -1,6 +1,6 @@
-"""The options of the planner's command line: `python -m planner fit | show | recommend | explain`.
+"""Command-line options of `python -m planner fit | show | recommend | explain`.
 
-Options are named after the engine's own flags; `flag` gives the one that sets a field of the request, for messages.
+Options have the names of vLLM's own flags. `flag` returns the option that sets a field of the request.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ pods {gpus_per_pod, pods_per_server, nodes_per_server}; per_gpu {budget_gib, wei
 kv_gib [worst, likely], kv_bytes_per_token} of the fullest GPU; kv_tokens [worst, likely]; context, the longest request
 that is served; max_concurrency [worst, likely], requests of that length that the KV cache holds at once; max_context,
 the longest request that surely fits; weights_bytes; disk_bytes; download_seconds; load_seconds; cost_per_hour_usd;
-engine_args; engine_env. What is not known is null.
+engine_args; engine_env. Unknown values are null.
 
-Exit status: 0 fits or tight, 1 rejected, 2 a value or option that means nothing, 3 unknown.
+Exit status: 0 fits or tight, 1 rejected, 2 invalid value or option, 3 unknown.
 """
 
 _SHORT = {
@@ -31,51 +31,52 @@ _SHORT = {
     "extra_args": "--extra-arg",
     "usd_per_hour": "--budget",
 }
-"""Options that are not named like the field that they set."""
+"""Options whose name differs from the field that they set."""
 
 
 def flag(name: str) -> str:
-    """The option that sets a field of a request or a wish."""
+    """The option that sets a field of a request or query."""
     return _SHORT.get(name, f"--{name.replace('_', '-')}")
 
 
 def parser() -> ArgumentParser:
-    """All commands; `command` names the one that was given."""
+    """The parser of all subcommands; `command` is the one given."""
     top = ArgumentParser(
-        prog="python -m planner", description="Does a model fit, with which flags, how long, how much."
+        prog="python -m planner",
+        description="Plan a model on GPUs: does it fit, which flags, how long it takes, what it costs.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="fit | show | recommend | explain")
     planned = commands.add_parser(
         "fit",
-        help="the verdict on a model, GPUs and engine settings",
+        help="whether a model fits, with all figures",
         epilog=_JSON_KEYS,
         formatter_class=RawDescriptionHelpFormatter,
     )
     _add_request(planned)
     planned.add_argument("--json", action="store_true", help="print the plan as JSON")
-    planned.add_argument("--svg", metavar="FILE", type=Path, help="also draw the memory of each GPU into a file")
-    explained = commands.add_parser("explain", help="the arithmetic of a verdict, line by line")
+    planned.add_argument("--svg", metavar="FILE", type=Path, help="also draw the memory of each GPU to this file")
+    explained = commands.add_parser("explain", help="show the arithmetic of a plan, line by line")
     _add_request(explained)
-    shown = commands.add_parser("show", help="what a model is made of; without a model, the catalogue")
+    shown = commands.add_parser("show", help="list the tensors of a model; without a model, list the catalogue")
     shown.add_argument("model", nargs="?", help="name, repository or directory")
-    recommended = commands.add_parser("recommend", help="models and machines that fit, smallest first")
-    _add_wish(recommended)
+    recommended = commands.add_parser("recommend", help="list checkpoints and machines that fit, cheapest first")
+    _add_query(recommended)
     return top
 
 
 def _add_request(parser: ArgumentParser) -> None:
-    """Options named after the engine's; each sets the field of the request that `dest` names."""
-    parser.add_argument("--stack", metavar="NAME", help="take everything from Pulumi.NAME.yaml")
+    """Adds the options of a request; `dest` names the field that each sets."""
+    parser.add_argument("--stack", metavar="NAME", help="read the request from Pulumi.NAME.yaml")
     group = parser.add_argument_group("request")
     group.add_argument("--model", metavar="NAME|DIR", help="catalogue name, repository, or directory of a checkpoint")
-    group.add_argument("--include", action="append", metavar="PATTERN", help="files that are staged")
-    group.add_argument("--gpu", metavar="NAME", help="such as h200; none: llama.cpp on the processor")
+    group.add_argument("--include", action="append", metavar="PATTERN", help="pattern of files to stage; repeat")
+    group.add_argument("--gpu", metavar="NAME", help="GPU, such as h200; omit for llama.cpp on the CPU")
     group.add_argument("--nodes", type=int, metavar="N")
-    group.add_argument("--gpus-per-node", type=int, metavar="N", help="default: what the layout takes, else 8")
+    group.add_argument("--gpus-per-node", type=int, metavar="N", help="default: what the layout needs, else 8")
     group.add_argument("--fabric", choices=("none", "infiniband", "efa"), help="between nodes")
     group.add_argument("--driver", metavar="VERSION", help="GPU driver of the nodes")
     group.add_argument("--instance-type", metavar="TYPE", help="EC2 instance type, for its price")
-    group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="what a GPU costs")
+    group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of one GPU per hour")
     group.add_argument("--tp", type=int, metavar="N", dest="tensor_parallel", help="tensor parallel")
     group.add_argument("--pp", type=int, metavar="N", dest="pipeline_parallel", help="pipeline parallel")
     group.add_argument("--dp", type=int, metavar="N", dest="data_parallel", help="data parallel")
@@ -91,21 +92,24 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--mm-encoder-tp-mode", choices=("data", "weights"))
     group.add_argument("--language-model-only", action="store_true", default=None)
     group.add_argument("--expert-offload", action="store_true", default=None, help="llama.cpp: experts in host memory")
-    group.add_argument("--engine", choices=tuple(EngineName), type=EngineName, help="default: the first that reads it")
+    group.add_argument(
+        "--engine",
+        choices=tuple(EngineName),
+        type=EngineName,
+        help="default: the first that reads it",
+    )
     group.add_argument("--engine-version", metavar="VERSION")
     group.add_argument("--extra-arg", action="append", metavar="ARG", dest="extra_args", help="as --extra-arg=--flag")
-    group.add_argument(
-        "--available-kv-gib", type=float, metavar="GIB", help="tokens that this much cache per GPU holds"
-    )
+    group.add_argument("--available-kv-gib", type=float, metavar="GIB", help="plan with this much KV cache per GPU")
 
 
-def _add_wish(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="NAME", help="only this model, checkpoint or repository of the catalogue")
+def _add_query(parser: ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="NAME", help="only this model, checkpoint or repository")
     parser.add_argument("--quality", choices=("good", "high", "frontier"))
-    parser.add_argument("--budget", type=float, metavar="USD", dest="usd_per_hour", help="dollars per hour")
-    parser.add_argument("--gpu", metavar="NAME", help="kind of the GPUs at hand; none: what can be rented on EC2")
+    parser.add_argument("--budget", type=float, metavar="USD", dest="usd_per_hour", help="maximum dollars per hour")
+    parser.add_argument("--gpu", metavar="NAME", help="GPU that is available; omit for EC2 instance types")
     parser.add_argument("--gpus-per-node", type=int, metavar="N", help="default: 8")
     parser.add_argument("--nodes", type=int, metavar="N", help="default: 1")
     parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD")
     parser.add_argument("--max-model-len", type=int, default=DEFAULT_CONTEXT, metavar="TOKENS")
-    parser.add_argument("--write", metavar="STACK", help="write the first of them as Pulumi.STACK.yaml; needs --gpu")
+    parser.add_argument("--write", metavar="STACK", help="write the first result to Pulumi.STACK.yaml; requires --gpu")

@@ -1,7 +1,7 @@
-"""A stack file drafted from a recommendation, to be completed by hand.
+"""Drafts a stack file from a recommendation.
 
-What nobody but the reader knows, the nodes' names and the path of their disks, stands in angle brackets: such a stack
-is refused with the keys to fill in. Nothing is written over a file that is there, or away from the program.
+Node names and disk paths are placeholders in angle brackets; heavylift refuses a stack until they are replaced. An
+existing file is never overwritten.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _STAGE_IMAGE = "python:3.12-slim"
 
 
 def write_draft(best: Recommendation, stack: str, program: Path = Path()) -> Path:
-    """Writes the stack file `Pulumi.<stack>.yaml` into the folder of the program, and returns its path.
+    """Writes `Pulumi.<stack>.yaml` to the program's directory. Returns its path.
 
-    Raises StackError for a name that no stack can have, a folder that is not the program's, or a file that exists.
+    Raises StackError for an invalid name, a directory without Pulumi.yaml, or a file that exists.
     """
     file = stack_file(checked_stack_name(stack), program)
     if not (program / "Pulumi.yaml").exists():
-        raise StackError([f"{file}: there is no Pulumi.yaml beside it: expected to run in the program's folder"])
+        raise StackError([f"{file}: no Pulumi.yaml in this directory: run the command in the program's directory"])
     try:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(draft(best, stack))
     except FileExistsError:
-        raise StackError([f"{file}: exists, and is not written over: expected the name of a new stack"]) from None
+        raise StackError([f"{file}: already exists: use the name of a new stack"]) from None
     except OSError as fault:
         raise StackError([f"{file}: cannot be written ({fault.strerror})"]) from None
     return file
@@ -47,8 +47,8 @@ def _opening(best: Recommendation, stack: str) -> Iterator[str]:
     nodes = "one node" if request.nodes == 1 else f"{request.nodes} nodes"
     gpus = f"{request.gpus_per_node} {find_gpu(request.gpu or '').title}"
     yield "# yaml-language-server: $schema=docs/stack.schema.json"
-    yield f"# {best.model.title} ({best.checkpoint.format}) on {nodes} with {gpus}: the smallest that holds it."
-    yield f"# Fill in what stands in angle brackets, then: pulumi stack init {stack}"
+    yield f"# {best.model.title} ({best.checkpoint.format}) on {nodes} with {gpus}: the smallest machine that fits."
+    yield f"# Fill in the values in angle brackets, then: pulumi stack init {stack}"
     yield "config:"
     yield "  heavylift:cluster:"
     yield "    kubeconfig: ~/.kube/config"
@@ -62,7 +62,7 @@ def _nodes(best: Recommendation) -> Iterator[str]:
     yield from (f"      - <name of node {number}>" for number in range(1, request.nodes + 1))
     yield f"    gpu: {request.gpu}"
     yield f"    gpus_per_node: {request.gpus_per_node}"
-    yield '    # driver: "580" # of the nodes, to be compared with the CUDA of the image below'
+    yield '    # driver: "580" # of the nodes; checked against the CUDA version of the image'
     yield "    nvme_path: <where the nodes' NVMe is mounted>"
     if request.nodes > 1:
         yield "    # fabric: # between the nodes, see docs/multi-node.md"
@@ -81,7 +81,7 @@ def _weights(best: Recommendation) -> Iterator[str]:
     yield f"    kind: {'local' if best.request.nodes == 1 else 'host-path'}"
     yield "  heavylift:stage:"
     yield f"    image: {_STAGE_IMAGE}"
-    yield "    # bandwidth: 10 Gbit/s # of the line to the hub; the Job's deadline follows from it"
+    yield "    # bandwidth: 10 Gbit/s # to the hub; sets the deadline of the Job"
 
 
 def _revision(checkpoint: Checkpoint) -> Iterator[str]:

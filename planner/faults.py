@@ -1,4 +1,4 @@
-"""Values of a request that mean nothing, all of them at once."""
+"""Request validation: reports every invalid value at once."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _COUNTS = (
     "block_size",
     "keep_revisions",
 )
-_MOST = 1e15
-"""Bound of every number that is no count."""
+_MAX = 1e15
+"""Upper bound of every number that is not a count."""
 
 _BLOCK_TOKENS = 16
 """vLLM's attention kernels take KV blocks of this many tokens and multiples of it; some want multiples of 32, 64 or 128
@@ -34,11 +34,11 @@ _BLOCK_TOKENS = 16
 
 
 def _is_positive(value: float) -> bool:
-    return 0 < value <= _MOST
+    return 0 < value <= _MAX
 
 
 def _is_rate(value: float) -> bool:
-    return 1 <= value <= _MOST
+    return 1 <= value <= _MAX
 
 
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -46,7 +46,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "staging_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "node_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "read_bytes_per_second": (_is_rate, "at least 1 byte per second"),
-    "usd_per_gpu_hour": (lambda value: 0 <= value <= _MOST, "dollars, 0 or more"),
+    "usd_per_gpu_hour": (lambda value: 0 <= value <= _MAX, "dollars, 0 or more"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
     "block_size": (
         lambda value: value < 1 or value % _BLOCK_TOKENS == 0,
@@ -55,12 +55,12 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "driver": (lambda value: re.fullmatch(r"\d+(\.\d+){0,2}", value) is not None, "a version such as 580.95.05 or 580"),
     "mm_encoder_tp_mode": (lambda value: value in ("data", "weights"), "data or weights"),
 }
-"""By name, what else a value must be, where it is given, and how that is said."""
+"""By field: a check for values that are set, and what the message says was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A value that cannot be planned with."""
+    """One invalid value."""
 
     name: str
     """The request's field."""
@@ -70,12 +70,12 @@ class Fault:
 
 
 def faults(request: FitRequest) -> tuple[Fault, ...]:
-    """One fault for each value that cannot be planned with."""
+    """Every invalid value of a request."""
     return tuple(_faults(request))
 
 
 def problems_of_faults(found: tuple[Fault, ...]) -> tuple[Problem, ...]:
-    """The same as problems of a plan."""
+    """The same faults as problems of a plan."""
     return tuple(Problem("value_not_valid", f"{fault.name}: {fault.text}", fault.fix) for fault in found)
 
 
@@ -86,7 +86,7 @@ def _faults(request: FitRequest) -> Iterator[Fault]:
     yield from _engine(request)
     for name in _COUNTS:
         value = getattr(request, name)
-        # A stack without GPUs says 0 of them.
+        # A stack without GPUs sets gpus_per_node to 0.
         if value is not None and value < 1 and (name != "gpus_per_node" or request.gpu is not None):
             yield _fault(name, value, "a whole number of at least 1")
     for name, (is_valid, expected) in _VALUES.items():
@@ -102,7 +102,7 @@ def _engine(request: FitRequest) -> Iterator[Fault]:
 
 
 def _other_instance(request: FitRequest) -> Iterator[Fault]:
-    """An instance type that has other GPUs, or fewer, than are asked for."""
+    """An instance type whose GPUs differ from those requested, or are fewer."""
     try:
         instance = find_instance(request.instance_type or "")
         same = request.gpu is not None and find_gpu(request.gpu) == find_gpu(instance.gpu)

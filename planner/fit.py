@@ -1,4 +1,4 @@
-"""The plan of one request: its engine plans it, and what fits instead is looked for."""
+"""Plans a request with its engine, and adds suggestions to a rejected plan."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from planner.suggestions import suggest
 
 
 def fit(request: FitRequest) -> Plan:
-    """The plan of a request. A fault of the request is a problem of the plan, never an exception.
+    """The plan of a request. Invalid values become problems of the plan; nothing is raised.
 
-    Where the plan is rejected without a way out of its own, everything that would work instead is looked for, and each
-    suggestion is planned before it is printed.
+    A rejected plan gets suggestions for each problem that has no fix of its own.
     """
     plan = plan_only(request)
     if plan.verdict != "rejected" or all(problem.fix for problem in plan.problems):
@@ -27,9 +26,9 @@ def fit(request: FitRequest) -> Plan:
     found = suggest(request, plan, plan_only)
     fix = "What fits instead: " + "; ".join(suggestion.text for suggestion in found) + "."
     if not found:
-        fix = "No checkpoint of this model, layout or number of these GPUs up to 32 was found to fit."
+        fix = "No other checkpoint of this model, layout or number of these GPUs up to 32 fits."
     if not found and any(problem.fix for problem in plan.problems):
-        fix = "Nothing fits as long as the other problems stand: correct them first."
+        fix = "Nothing fits until the other problems are corrected."
     return replace(
         plan, problems=tuple(problem if problem.fix else replace(problem, fix=fix) for problem in plan.problems)
     )

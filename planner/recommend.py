@@ -1,7 +1,7 @@
-"""Which models run on what, smallest first, with their cost: a decision chart, computed.
+"""Recommendations: which checkpoints fit on which machines, and what they cost.
 
-Every checkpoint of the catalogue is planned on every machine that is at hand or can be rented; per checkpoint the first
-that fits is named. Nothing is ranked by taste: the quality of a model is the class that its entry states.
+Plans every checkpoint of the catalogue on every machine that is available or can be rented, and returns the cheapest
+machine for each checkpoint. Models are not ranked: quality is the class that the catalogue states.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from engines.request import FitRequest
 from planner.fit import plan_only
 
 DEFAULT_CONTEXT = 32_768
-"""A context that is of use for work on documents and code; a model that is made for less is planned with its own."""
+"""Enough for work on documents and code. Models with a shorter maximum are planned with their own."""
 
 _COUNTS = (1, 2, 4, 8)
 _NODES = (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is asked for; everything unset is open."""
+class Query:
+    """What to recommend. Unset fields do not constrain the result."""
 
     model: str | None = None
-    """Name of a model, a checkpoint or a repository of the catalogue."""
+    """Name of a model, checkpoint or repository in the catalogue."""
     quality: str | None = None
     usd_per_hour: float | None = None
     gpu: str | None = None
-    """Kind of the GPUs at hand; unset: whatever can be rented by the hour."""
+    """GPU that is available. Unset: EC2 instance types with a price."""
     gpus_per_node: int = 8
     nodes: int = 1
     max_model_len: int = DEFAULT_CONTEXT
@@ -40,7 +40,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A checkpoint on the smallest machine that holds it."""
+    """A checkpoint on the cheapest machine on which it fits."""
 
     model: Model
     checkpoint: Checkpoint
@@ -53,7 +53,7 @@ class Recommendation:
 
     @property
     def machine(self) -> str:
-        """GPUs, and the instance type that has them where it is one: `8 H200 (p5en.48xlarge)`."""
+        """The GPUs and, if there is one, the instance type: `8 H200 (p5en.48xlarge)`."""
         name = f"{self.gpus} {find_gpu(self.request.gpu or '').title}"
         if self.request.instance_type:
             count = f"{self.request.nodes} x " if self.request.nodes > 1 else ""
@@ -61,34 +61,34 @@ class Recommendation:
         return name
 
 
-def recommend(wish: Wish) -> tuple[Recommendation, ...]:
-    """One recommendation per checkpoint that fits, by cost where it is known, else by GPUs.
+def recommend(query: Query) -> tuple[Recommendation, ...]:
+    """One recommendation for each checkpoint that fits, sorted by cost if known, else by number of GPUs.
 
-    Raises NotInCatalogueError for a model or a GPU that the catalogue does not have.
+    Raises NotInCatalogueError for an unknown model or GPU.
     """
-    found = [best for model, checkpoint in _wanted(wish) if (best := _best(wish, model, checkpoint)) is not None]
+    found = [best for model, checkpoint in _matching(query) if (best := _best(query, model, checkpoint)) is not None]
     return tuple(sorted(found, key=lambda best: (best.plan.cost_per_hour_usd or 0.0, best.gpus, best.checkpoint.name)))
 
 
-def _wanted(wish: Wish) -> Iterator[tuple[Model, Checkpoint]]:
-    """The checkpoints that the wish leaves; small models are for trying, and come only when they are named."""
-    named = wish.model.lower() if wish.model else None
+def _matching(query: Query) -> Iterator[tuple[Model, Checkpoint]]:
+    """The checkpoints that match the query. Small models are for experiments and are included only by name."""
+    named = query.model.lower() if query.model else None
     if named and named not in {model.name for model in models()}:
         find_checkpoint(named)
     for model in models():
-        if model.quality != wish.quality and (wish.quality or (model.quality == "small" and not named)):
+        if model.quality != query.quality and (query.quality or (model.quality == "small" and not named)):
             continue
         for checkpoint in model.checkpoints:
             if named in (None, model.name, checkpoint.name, checkpoint.repository.lower()):
                 yield model, checkpoint
 
 
-def _best(wish: Wish, model: Model, checkpoint: Checkpoint) -> Recommendation | None:
-    """The cheapest machine that the planner accepts; of equally cheap ones the smallest."""
+def _best(query: Query, model: Model, checkpoint: Checkpoint) -> Recommendation | None:
+    """The cheapest machine that the planner accepts, then the smallest."""
     accepted = [
         Recommendation(model, checkpoint, request, plan)
-        for request in _requests(wish, model, checkpoint)
-        if (plan := plan_only(request)).verdict in ("fits", "tight") and _affordable(wish, plan)
+        for request in _requests(query, model, checkpoint)
+        if (plan := plan_only(request)).verdict in ("fits", "tight") and _affordable(query, plan)
     ]
     order = {"fits": 0, "tight": 1}
     return min(
@@ -98,38 +98,38 @@ def _best(wish: Wish, model: Model, checkpoint: Checkpoint) -> Recommendation | 
     )
 
 
-def _affordable(wish: Wish, plan: Plan) -> bool:
-    if wish.usd_per_hour is None:
+def _affordable(query: Query, plan: Plan) -> bool:
+    if query.usd_per_hour is None:
         return True
-    return plan.cost_per_hour_usd is not None and plan.cost_per_hour_usd <= wish.usd_per_hour
+    return plan.cost_per_hour_usd is not None and plan.cost_per_hour_usd <= query.usd_per_hour
 
 
-def _requests(wish: Wish, model: Model, checkpoint: Checkpoint) -> Iterator[FitRequest]:
-    """The checkpoint on every machine, with tensor parallel and with expert parallel."""
+def _requests(query: Query, model: Model, checkpoint: Checkpoint) -> Iterator[FitRequest]:
+    """Requests for the checkpoint on every machine, with tensor and with expert parallelism."""
     engine = engine_for(checkpoint.format)
     spreads_experts = "expert_parallel" not in engine_of(engine).missing_settings
-    longest = checkpoint.max_context or model.config.get("max_position_embeddings") or wish.max_model_len
+    longest = checkpoint.max_context or model.config.get("max_position_embeddings") or query.max_model_len
     request = FitRequest(
         model=checkpoint.name,
         engine=engine,
-        max_model_len=min(wish.max_model_len, longest),
-        usd_per_gpu_hour=wish.usd_per_gpu_hour,
+        max_model_len=min(query.max_model_len, longest),
+        usd_per_gpu_hour=query.usd_per_gpu_hour,
     )
-    for machine in _machines(wish, request):
+    for machine in _machines(query, request):
         yield machine
         if spreads_experts and model.config.get("num_experts_per_tok") and machine.gpus_per_node > 1:
             yield replace(machine, expert_parallel=True)
 
 
-def _machines(wish: Wish, request: FitRequest) -> Iterator[FitRequest]:
-    if wish.gpu is not None:
-        name = find_gpu(wish.gpu).name
+def _machines(query: Query, request: FitRequest) -> Iterator[FitRequest]:
+    if query.gpu is not None:
+        name = find_gpu(query.gpu).name
         for count in _COUNTS:
-            if count <= wish.gpus_per_node:
+            if count <= query.gpus_per_node:
                 yield replace(request, gpu=name, gpus_per_node=count)
         for nodes in _NODES:
-            if 1 < nodes <= wish.nodes:
-                yield replace(request, gpu=name, nodes=nodes, gpus_per_node=wish.gpus_per_node)
+            if 1 < nodes <= query.nodes:
+                yield replace(request, gpu=name, nodes=nodes, gpus_per_node=query.gpus_per_node)
         return
     for instance in _rentable():
         for nodes in _NODES:
@@ -145,7 +145,7 @@ def _machines(wish: Wish, request: FitRequest) -> Iterator[FitRequest]:
 
 
 def _rentable() -> Iterator[Instance]:
-    """Per kind and number of GPUs the cheapest instance type with a price."""
+    """For each GPU and count, the cheapest instance type with a price."""
     cheapest: dict[tuple[str, int], Instance] = {}
     for instance in instances():
         key = (instance.gpu, instance.gpus)
@@ -157,9 +157,9 @@ def _rentable() -> Iterator[Instance]:
 
 
 def table(found: tuple[Recommendation, ...]) -> str:
-    """The recommendations as text."""
+    """The recommendations as a text table."""
     if not found:
-        return "Nothing in the catalogue fits that; ask for more GPUs, a larger budget or a shorter context."
+        return "No checkpoint in the catalogue fits. Try more GPUs, a larger budget or a shorter context."
     lines = [f"{'checkpoint':<28}{'quality':<10}{'machine':<34}{'layout':<12}{'context':>9}{'$/h':>9}  verdict"]
     for best in found:
         layout = best.plan.layout

@@ -1,7 +1,4 @@
-"""The question that a stack puts to the planner.
-
-The one place where the names of a stack file become those of a request.
-"""
+"""Converts a stack to a planner request: the only module that maps stack keys to request fields."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from engines.request import (
 
 
 def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
-    """The request of `Pulumi.<name>.yaml` in the folder of the program, with its lock file if it names one.
+    """The request of `Pulumi.<name>.yaml` in the program's directory, with its lock file if it names one.
 
     Raises config.errors.StackError.
     """
@@ -32,9 +29,9 @@ def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
 
 
 def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest:
-    """All that a stack says about model, hardware and engine; the lock's bytes where there is one.
+    """The request of a stack. Sizes come from the lock file if there is one.
 
-    Of several replicas it asks for one, on its share of the nodes, and for the cost of all nodes.
+    With several replicas, the request describes one replica on its share of the nodes, and the cost of all nodes.
     """
     nodes, model, weights, stage, engine = stack.nodes, stack.model, stack.weights, stack.stage, stack.engine
     bandwidth = bytes_per_second(stage.bandwidth) if stage.bandwidth else DEFAULT_STAGING_BYTES_PER_SECOND

@@ -1,4 +1,4 @@
-"""What would work instead of a rejected plan. Every suggestion is planned itself before it is printed."""
+"""Suggestions for a rejected plan. Each one is planned, and only suggested if it fits."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from engines.request import FitRequest
 Planner = Callable[[FitRequest], Plan]
 
 _MACHINES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))
-"""Nodes and GPUs of each, smallest first: what is bought and rented."""
+"""Nodes and GPUs per node, smallest first: common machine sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that works, in words and as a request."""
+    """A change that makes the request fit: as text and as a request."""
 
     text: str
     request: FitRequest
 
 
 def suggest(request: FitRequest, plan: Plan, planner: Planner) -> tuple[Suggestion, ...]:
-    """Every suggestion that the planner accepts, the smallest changes first.
+    """Every suggestion that fits, smallest change first.
 
-    Where another layout does, more or other GPUs are not suggested.
+    More or different GPUs are suggested only if no other layout fits.
     """
     settings = tuple(_accepted(_settings(request, plan), planner))
     layouts = tuple(_accepted(_layouts(request, plan), planner))
@@ -39,47 +39,47 @@ def suggest(request: FitRequest, plan: Plan, planner: Planner) -> tuple[Suggesti
 
 
 @dataclass(frozen=True, slots=True)
-class _Idea:
+class _Candidate:
     """A change to try."""
 
     text: str
     request: FitRequest
     alternatives: str = ""
-    """Of the ideas with the same word here only the first that works is suggested."""
+    """Group name: only the first candidate of a group that fits is suggested. Empty: no group."""
 
 
-def _accepted(ideas: Iterator[_Idea], planner: Planner) -> Iterator[Suggestion]:
+def _accepted(candidates: Iterator[_Candidate], planner: Planner) -> Iterator[Suggestion]:
     taken: set[str] = set()
-    for idea in ideas:
-        if idea.alternatives and idea.alternatives in taken:
+    for candidate in candidates:
+        if candidate.alternatives and candidate.alternatives in taken:
             continue
-        plan = planner(idea.request)
+        plan = planner(candidate.request)
         if plan.verdict in ("fits", "tight"):
-            taken.add(idea.alternatives)
+            taken.add(candidate.alternatives)
             tight = ", which is tight" if plan.verdict == "tight" else ""
-            yield Suggestion(idea.text + tight, idea.request)
+            yield Suggestion(candidate.text + tight, candidate.request)
 
 
-def _changed(request: FitRequest, other: Alternative) -> _Idea:
-    """An idea in the notation of a stack file, such as `max_model_len 131072`; what stays as it is goes unsaid."""
+def _changed(request: FitRequest, other: Alternative) -> _Candidate:
+    """A candidate in the notation of a stack file, such as `max_model_len 131072`. Unchanged fields are left out."""
     made = {name: value for name, value in other.changes.items() if value != getattr(request, name)}
     words = [f"{name} {value}".lower() for name, value in made.items()]
-    return _Idea(" and ".join(words), other.applied(request), other.group)
+    return _Candidate(" and ".join(words), other.applied(request), other.group)
 
 
-def _settings(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _settings(request: FitRequest, plan: Plan) -> Iterator[_Candidate]:
     """Other settings of the same engine on the same machine."""
     for other in engine_of(request.engine).settings_to_try(request, plan):
         yield _changed(request, other)
 
 
-def _layouts(request: FitRequest, plan: Plan) -> Iterator[_Idea]:
+def _layouts(request: FitRequest, plan: Plan) -> Iterator[_Candidate]:
     """Other layouts on the same GPUs."""
     for other in engine_of(request.engine).layouts_to_try(request, plan):
         yield _changed(request, other)
 
 
-def _more_gpus(request: FitRequest) -> Iterator[_Idea]:
+def _more_gpus(request: FitRequest) -> Iterator[_Candidate]:
     """More GPUs of the same kind."""
     if request.gpu is None:
         return
@@ -87,10 +87,10 @@ def _more_gpus(request: FitRequest) -> Iterator[_Idea]:
     for nodes, each in _MACHINES:
         if nodes * each > present:
             text = f"{nodes * each} {title}" if nodes == 1 else f"{nodes} nodes of {each} {title}"
-            yield _Idea(text, _on_machine(request, nodes, each), "gpus")
+            yield _Candidate(text, _on_machine(request, nodes, each), "gpus")
 
 
-def _other_checkpoints(request: FitRequest) -> Iterator[_Idea]:
+def _other_checkpoints(request: FitRequest) -> Iterator[_Candidate]:
     """Other formats of the same model on the same machine."""
     try:
         model, current = find_checkpoint(request.model, request.include)
@@ -100,22 +100,22 @@ def _other_checkpoints(request: FitRequest) -> Iterator[_Idea]:
     for checkpoint in model.checkpoints:
         other = checkpoint.name != current.name and checkpoint.max_context == current.max_context
         if other and engine.reads(checkpoint.format):
-            yield _Idea(f"{checkpoint.repository} ({checkpoint.format})", _of_checkpoint(request, checkpoint.name))
+            yield _Candidate(f"{checkpoint.repository} ({checkpoint.format})", _of_checkpoint(request, checkpoint.name))
 
 
-def _other_gpus(request: FitRequest) -> Iterator[_Idea]:
-    """As many GPUs of a kind with more memory, the smallest that does."""
+def _other_gpus(request: FitRequest) -> Iterator[_Candidate]:
+    """The same number of GPUs with more memory, smallest memory first."""
     if request.gpu is None:
         return
     current = find_gpu(request.gpu)
     larger = [gpu for gpu in gpus() if (gpu.torch_gib or 0) > (current.torch_gib or 0)]
     for gpu in sorted(larger, key=lambda gpu: gpu.torch_gib or 0):
         count = f"{request.nodes} x {request.gpus_per_node}" if request.nodes > 1 else f"{request.gpus_per_node}"
-        yield _Idea(f"{count} {gpu.title}", replace(request, gpu=gpu.name, instance_type=None), "gpu")
+        yield _Candidate(f"{count} {gpu.title}", replace(request, gpu=gpu.name, instance_type=None), "gpu")
 
 
 def _of_checkpoint(request: FitRequest, name: str) -> FitRequest:
-    """The same request for another checkpoint, with nothing that was said of the files of the first."""
+    """The request for another checkpoint, without settings that describe the files of the first."""
     deployment = request.deployment
     return replace(
         request,
@@ -130,7 +130,7 @@ def _of_checkpoint(request: FitRequest, name: str) -> FitRequest:
 
 
 def _on_machine(request: FitRequest, nodes: int, each: int) -> FitRequest:
-    """The same request on other nodes, as many for each server, with the layout that follows from them."""
+    """The request on other nodes, with the default layout for them."""
     deployment = request.deployment
     if deployment is not None:
         deployment = replace(deployment, nodes=nodes * deployment.replicas)

@@ -1,8 +1,8 @@
-"""The time limits of a deployment, derived from the plan's two durations.
+"""Derives the time limits of a deployment from the planned download and load times.
 
-Each limit that encloses another is a little longer, so that the innermost fails first and its reason is the one that is
-seen: the Job's deadline before Pulumi's wait for the Job; the engine's own ready time-out before the startup probe, and
-the probe before the wait for the server.
+Nested limits increase from the inside out, so the innermost expires first and its error is the one reported: the Job's
+deadline before Pulumi's wait for the Job; the engine's ready timeout before the startup probe, and the probe before the
+wait for the server.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ from engines.plan import Plan
 from engines.request import FitRequest
 
 SAFETY_FACTOR = 3.0
-"""A limit is this many times the predicted duration: lines and disks are shared, and a limit that fires on a healthy
-deployment costs a whole load."""
+"""Limits are this multiple of the predicted duration. Networks and disks are shared, and a limit that expires on a
+healthy deployment costs a whole load. Our own choice."""
 
 MINIMUM_STAGE_SECONDS = 900
-"""Below this, pulling the stager's image and its start would decide, not the download."""
+"""Covers pulling the stager's image and starting it. Our own choice."""
 
 MINIMUM_GPU_STARTUP_SECONDS = 600
-"""Ten minutes is what a mid-size model took by itself on healthy hardware (github.com/kserve/kserve/issues/5062)."""
+"""A mid-size model takes ten minutes on healthy hardware (github.com/kserve/kserve/issues/5062)."""
 
 MINIMUM_CPU_STARTUP_SECONDS = 120
 
 GPU_PROBE_PERIOD_SECONDS = 10
 CPU_PROBE_PERIOD_SECONDS = 2
-"""A model small enough for the processor loads in seconds, and should not wait for its next probe."""
+"""A model on the CPU loads in seconds; a long period would delay readiness."""
 
 PROBE_GRACE_SECONDS = 60
-"""Between the container's start and the engine's own clock: importing the engine and its libraries."""
+"""Time between the container's start and the engine's own timer: importing libraries. Our own choice."""
 
 POD_START_SECONDS = 900
 """Scheduling, and pulling an engine image of ten gigabytes or more. Our own choice: 15 minutes are 90 Mbit/s for 10
 GB."""
 
 TERMINATION_GRACE_SECONDS = 60
-"""For a server that is told to end. The cluster's default of 30 s is short for a process that has hundreds of gigabytes
-mapped and pinned, and peers to leave."""
+"""Kubernetes' default of 30 s is short for a process with hundreds of gigabytes of mapped and pinned memory. Our own
+choice."""
 
 PULUMI_GRACE_SECONDS = 120
-"""`pulumi up` waits this much longer than the cluster, so that the cluster's reason is the one reported."""
+"""`pulumi up` waits this much longer than the cluster, so that the cluster's error is reported. Our own choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """Seconds; each field names the setting that it is for."""
+    """Time limits in seconds."""
 
     stage_deadline_seconds: int
     """`activeDeadlineSeconds` of the stage Job."""
     stage_await_seconds: int
-    """Pulumi's time-out for the stage Job."""
+    """Pulumi's timeout for the stage Job."""
     engine_ready_seconds: int
-    """The engine's own ready time-out, `VLLM_ENGINE_READY_TIMEOUT_S`."""
+    """The engine's own ready timeout, `VLLM_ENGINE_READY_TIMEOUT_S`."""
     startup_period_seconds: int
     """`periodSeconds` of the startup probe."""
     startup_failure_threshold: int
     """`failureThreshold` of the startup probe."""
     server_await_seconds: int
-    """`pulumi up` waits this long for the server, its verification included."""
+    """Pulumi's timeout for the server, including verification."""
     termination_grace_seconds: int = TERMINATION_GRACE_SECONDS
     """`terminationGracePeriodSeconds` of the server."""
 
     @property
     def startup_seconds(self) -> int:
-        """The startup probe's whole budget."""
+        """How long the startup probe allows in total."""
         return self.startup_period_seconds * self.startup_failure_threshold
 
 
@@ -76,11 +76,11 @@ extensions hashes by itself: 1.2e9 to 1.7e9 where the tests run."""
 
 
 def time_limits(plan: Plan, request: FitRequest | None = None, *, full_verification: bool = False) -> TimeLimits:
-    """The limits that follow from a plan.
+    """The time limits for a plan.
 
-    `full_verification`: the init container reads every byte of the weights before the engine starts; else that takes
-    next to nothing. Where the plan does not know the bytes, those of the request's volume stand for them: there cannot
-    be more. Where that has no size either, the limits stand at their floors; see `limits_at_floor`.
+    `full_verification`: the init container reads every byte of the weights before the engine starts; otherwise its
+    duration is negligible. If the plan does not know the size of the weights, the size of the request's volume is
+    used as an upper bound. If that is unknown too, the limits are the minimum; see `limits_at_floor`.
     """
     most = (request.volume_bytes if request else None) or 0
     download = plan.download_seconds
@@ -109,11 +109,11 @@ def time_limits(plan: Plan, request: FitRequest | None = None, *, full_verificat
 
 
 def limits_at_floor(plan: Plan, request: FitRequest, limits: TimeLimits) -> str | None:
-    """That the limits follow from nothing, and what to state; None: they follow from bytes."""
+    """A warning that the limits are the minimum, and what to set; `None` if they follow from a size."""
     if plan.weights_bytes is not None or request.volume_bytes is not None:
         return None
     return (
         f"time-limits: how many bytes are staged is not known, so staging gets {limits.stage_deadline_seconds} s and "
-        f"the start of the engine {limits.engine_ready_seconds} s, the least there is; state heavylift:weights.size, "
-        "or a lock file in heavylift:stage.lock, for limits that follow from bytes"
+        f"the start of the engine {limits.engine_ready_seconds} s, the minimum; set heavylift:weights.size or "
+        "heavylift:stage.lock for limits that follow from the size"
     )

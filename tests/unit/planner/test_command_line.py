@@ -88,8 +88,8 @@ def test_a_value_that_means_nothing_is_named_with_its_option(
         (("--budget", "-1"), "--budget: -1.0 is not valid: expected dollars of at least 0"),
         (("--gpu", "h200", "--nodes", "0"), "--nodes: 0 is not valid: expected a whole number of at least 1"),
         (("--gpu", "h200", "--usd-per-gpu-hour", "inf"), "--usd-per-gpu-hour: inf is not valid: expected dollars"),
-        (("--nodes", "2"), "--nodes: 2 says nothing without --gpu"),
-        (("--gpus-per-node", "4"), "--gpus-per-node: 4 says nothing without --gpu"),
+        (("--nodes", "2"), "--nodes: 2 requires --gpu"),
+        (("--gpus-per-node", "4"), "--gpus-per-node: 4 requires --gpu"),
         (("--model", "kimi-k2.4"), "model 'kimi-k2.4' is not in the catalogue: expected one of kimi-k2.6, kimi-k2.5"),
         (
             ("--model", "moonshotai/Kimi-K25"),
@@ -98,7 +98,7 @@ def test_a_value_that_means_nothing_is_named_with_its_option(
         (("--model", "someone/own"), "model 'someone/own' is not in the catalogue\n"),
     ],
 )
-def test_a_wish_that_means_nothing_is_named_with_its_option(
+def test_an_invalid_query_is_named_with_its_option(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(("recommend", *arguments)) == 2

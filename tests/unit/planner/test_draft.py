@@ -12,14 +12,14 @@ from config.stack.sections import StackConfig
 from planner.__main__ import main
 from planner.draft import write_draft
 from planner.fit import plan_only
-from planner.recommend import Recommendation, Wish, recommend
+from planner.recommend import Query, Recommendation, recommend
 from planner.stack_request import request_of_stack
 
 FOUND = [
     best
     for gpu in ("h100", "h200")
     for model in models()
-    for best in recommend(Wish(model=model.name, gpu=gpu, nodes=4, usd_per_gpu_hour=2.25))
+    for best in recommend(Query(model=model.name, gpu=gpu, nodes=4, usd_per_gpu_hour=2.25))
 ]
 
 
@@ -91,11 +91,11 @@ def test_a_known_commit_is_pinned_and_an_unknown_one_is_said_to_be(program: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--gpu", "h200", "--write", "there"), "--write: Pulumi.there.yaml: exists, and is not written over"),
+        (("--gpu", "h200", "--write", "there"), "--write: Pulumi.there.yaml: already exists"),
         (("--gpu", "h200", "--write", "No Name"), "--write: stack name: 'No Name' cannot name a Service"),
         (("--gpu", "h200", "--write", "../x"), "--write: stack name: '../x' cannot name a Service"),
         (("--gpu", "h200", "--write", ""), "--write: stack name: '' cannot name a Service"),
-        (("--write", "found"), "--write: needs --gpu"),
+        (("--write", "found"), "--write: requires --gpu"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused(
@@ -114,11 +114,11 @@ def test_nothing_is_written_away_from_the_program(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(("recommend", "--gpu", "h200", "--write", "found")) == 2
-    assert "there is no Pulumi.yaml beside it" in capsys.readouterr().err
+    assert "no Pulumi.yaml in this directory" in capsys.readouterr().err
 
 
 def test_nothing_is_written_where_nothing_fits(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--gpu", "l4", "--gpus-per-node", "1", "--quality", "frontier", "--write", "found")
     assert main(("recommend", *asked)) == 1
-    assert "ask for more GPUs" in capsys.readouterr().out
+    assert "Try more GPUs" in capsys.readouterr().out
     assert not stack_file("found", program).exists()

@@ -11,7 +11,7 @@ import pytest
 from config.catalogue import find_checkpoint
 from config.stack.file import read_stack_file
 from planner import fit
-from planner.recommend import Wish, recommend
+from planner.recommend import Query, recommend
 from planner.stack_request import request_of_stack
 
 _EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("Pulumi.*.yaml"))
@@ -42,7 +42,7 @@ def test_an_example_is_the_smallest_layout_that_is_recommended_for_the_tables_gp
     gpu, promised = _TABLE[model.title]
     expected = (_MORE_THAN_THE_TABLE_SAYS | _LESS_THAN_THE_TABLE_SAYS).get(model.title, promised)
 
-    found = [best for best in recommend(Wish(gpu=gpu, nodes=1)) if best.model.title == model.title]
+    found = [best for best in recommend(Query(gpu=gpu, nodes=1)) if best.model.title == model.title]
     assert min(best.gpus for best in found) == expected
     [best] = [best for best in found if best.checkpoint.name == checkpoint.name]
     plan = fit(request_of_stack(stack, None))
