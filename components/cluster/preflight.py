@@ -36,6 +36,10 @@ _STATES = {
 """Taints that tell of a node's state and go with it: to list them in the stack would be no cure."""
 
 
+_MOST_NAMED = 3
+"""Nodes that one warning names."""
+
+
 @dataclass(frozen=True)
 class Found:
     """What the preflight found and the program goes by."""
@@ -78,6 +82,8 @@ def preflight(
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
+    if words := stray_stage(stack, facts.nodes):
+        pulumi.warn(words)
     return _found(instance, claim_name(volume), stack, facts)
 
 
@@ -139,6 +145,23 @@ def _unnamed_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]
             f"({', '.join(sorted(fit))}); name one"
         ]
     return []
+
+
+def stray_stage(stack: StackConfig, nodes: Sequence[NodeFacts]) -> str | None:
+    """That the stage pod may land where the server cannot; None: it cannot, or nothing would come of it.
+
+    A claim whose class binds it at its first pod stays where that pod was: on a node's own disk for good.
+    """
+    if stack.nodes.names or stack.nodes.gpu is None or stack.weights.kind is not WeightsKind.CLAIM:
+        return None
+    open_to_pods = [n for n in nodes if not (n.not_ready or n.cordoned or list(_untolerated(stack.nodes.taints, n)))]
+    stray = sorted(node.name for node in open_to_pods if list(_node_faults(stack, node)))
+    if not stray:
+        return None
+    return (
+        f"the weights may be staged on {', '.join(stray[:_MOST_NAMED])}, which cannot serve: a storage class of local "
+        "disks would keep them there, out of the server's reach; name the nodes in heavylift:nodes.names"
+    )
 
 
 def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:

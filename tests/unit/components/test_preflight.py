@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.cluster.facts import ClusterFacts, NodeFacts, VolumeFacts
-from components.cluster.preflight import node_faults, volume_faults
+from components.cluster.preflight import node_faults, stray_stage, volume_faults
 from config.stack.sections import StackConfig
 
 GIB = 2**30
@@ -286,3 +286,15 @@ def test_a_node_with_less_memory_or_fewer_cpus_than_the_server_asks_for_is_a_fau
         "heavylift:engine.memory, or name another node",
     ]
     assert node_faults(stack, [replace(NODE, allocatable={**room, "cpu": "48", "memory": "256Gi"})]) == []
+
+
+def test_a_stage_pod_that_may_land_where_the_server_cannot_is_a_warning() -> None:
+    nodes = {key: value for key, value in SECTIONS["nodes"].items() if key != "names"}
+    claim = StackConfig.parse(SECTIONS | {"nodes": nodes, "weights": {"kind": "claim"}})
+    cpu = NodeFacts("cpu-0", allocatable={"cpu": "8"})
+    words = stray_stage(claim, [NODE, cpu]) or ""
+    assert words.startswith("the weights may be staged on cpu-0, which cannot serve")
+    assert stray_stage(claim, [NODE]) is None
+    closed = replace(cpu, taints=[{"key": "control-plane", "effect": "NoSchedule"}])
+    assert stray_stage(claim, [NODE, closed, replace(cpu, cordoned=True)]) is None
+    assert stray_stage(STACK, [NODE, cpu]) is None, "its nodes are named"
