@@ -56,11 +56,13 @@ def test_an_image_that_cannot_be_pulled_is_told(served: Served) -> None:
     assert "ErrImagePull" in words or "ImagePullBackOff" in words
 
 
-def test_a_pod_that_is_not_admitted_is_told_and_the_next_up_serves(served: Served, kubectl: Kubectl) -> None:
+def test_a_pod_that_would_not_be_admitted_is_told_before_anything_is_staged_and_the_next_up_serves(
+    served: Served, kubectl: Kubectl
+) -> None:
     label = "pod-security.kubernetes.io/enforce"
     kubectl("label", "namespace", NAMESPACE, f"{label}=restricted")
     words = given_up(served)
-    assert "FailedCreate" in words
+    assert f"namespace '{NAMESPACE}' would not take the server's pod, nothing was created:" in words
     assert 'violates PodSecurity "restricted' in words
 
     kubectl("label", "namespace", NAMESPACE, f"{label}-")
