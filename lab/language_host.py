@@ -53,14 +53,11 @@ def local_sdks(root: Path) -> list[str]:
 
 def pulumi_packages(root: Path) -> Iterator[Any]:
     """The providers that the installed SDKs speak to, as each says in its `pulumi-plugin.json`."""
-    for distribution in distributions(path=[str(root / INSTALLED), *sys.path]):
-        for file in distribution.files or ():
-            if file.name != "pulumi-plugin.json":
-                continue
-            about = json.loads(Path(str(distribution.locate_file(file))).read_text())
+    for directory in (root / INSTALLED, *map(Path, sys.path)):
+        for file in directory.glob("*/pulumi-plugin.json"):
+            about = json.loads(file.read_text())
             if about.get("resource"):
-                version = about.get("version") or distribution.version
-                yield plugin_pb2.PackageDependency(name=about["name"], kind="resource", version=f"v{version}")
+                yield plugin_pb2.PackageDependency(name=about["name"], kind="resource", version=f"v{about['version']}")
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
