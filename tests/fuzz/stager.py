@@ -247,7 +247,7 @@ def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
         time.sleep(delay)
     if ending == "freeze":
         stager.send_signal(signal.SIGSTOP)
-        time.sleep(0.3)
+        time.sleep(this.chance.choice([0.3, 1.6]))  # the lease is good for a second
         stager.send_signal(signal.SIGCONT)
     elif ending != "run":
         stager.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGTERM)
