@@ -1,1 +1,1 @@
-"""What a stack may say, and what the world is like: the stack file's models, and the catalogue of facts."""
+"""Configuration: the models of a stack file, and the catalogue of models, GPUs and engines."""

@@ -1,4 +1,4 @@
-"""The catalogue's command line: `python -m config add REPOSITORY --revision COMMIT`.
+"""Command line of the catalogue: `python -m config add REPOSITORY --revision COMMIT`.
 
 Exit status: 0 written, 1 not written, 2 usage.
 """
@@ -15,7 +15,7 @@ from config.catalogue import DATA
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Runs one subcommand. Returns the exit status."""
     parser = ArgumentParser(prog="python -m config", description="The catalogue of models.")
     commands = parser.add_subparsers(required=True, metavar="add")
     adding = commands.add_parser(

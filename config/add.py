@@ -1,8 +1,7 @@
-"""A new entry of the catalogue, from the model hub.
+"""Adds a model to the catalogue from the model hub.
 
-Reads the file list, `config.json` and the headers of the weight files by ranged requests, never the weights, and writes
-one file into `config/data/models`. Refuses to write over an entry, a revision that does not exist, and a GGUF set with
-missing shards.
+Reads the file list, `config.json` and the headers of the weight files with range requests, and writes one file to
+`config/data/models`. Refuses to overwrite an entry, an unknown revision, and a GGUF set with missing shards.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _File:
 def add(
     repository: str, revision: str, *, include: Sequence[str] = (), quality: str = "", data: Path = DATA / "models"
 ) -> Path:
-    """Writes the entry of a repository at a revision, and returns its file.
+    """Writes the entry for a repository at a revision. Returns its file.
 
     `include` chooses one quantisation of a GGUF repository. Raises AddError.
     """

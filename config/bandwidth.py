@@ -1,4 +1,4 @@
-"""A stated bandwidth ("10 Gbit/s", "1.2 GB/s"), read into bytes per second."""
+"""Parses bandwidths such as "10 Gbit/s" and "1.2 GB/s"."""
 
 import re
 from typing import Annotated, Any

@@ -1,10 +1,10 @@
-"""The engines by name: what a stack file, the planner's command line and the catalogue's data call them."""
+"""Names of the engines, as stack files, the planner's command line and the catalogue use them."""
 
 from enum import StrEnum
 
 
 class EngineName(StrEnum):
-    """The program that serves the model."""
+    """An inference engine."""
 
     VLLM = "vllm"
     LLAMA_CPP = "llama.cpp"

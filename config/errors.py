@@ -1,4 +1,4 @@
-"""What is wrong with a stack file, in sentences that name key, value and expectation."""
+"""Error messages for a stack file: each names the key, the value and what was expected."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -19,7 +19,7 @@ class StackError(Exception):
 
 
 def sentences(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence per fault that pydantic found while reading `model`, in the order of the file's keys."""
+    """One message for each validation error of `model`, in the order of the file's keys."""
     return [_sentence(fault, model) for fault in error.errors(include_url=False)]
 
 
@@ -81,7 +81,7 @@ def _section(location: tuple[int | str, ...], model: type[BaseModel]) -> type[Ba
 
 
 def _classes(annotation: Any) -> list[type]:
-    """The classes that an annotation such as `Sequence[Taint]` or `Fabric | None` is made of."""
+    """The classes in an annotation such as `Sequence[Taint]` or `Fabric | None`."""
     if isinstance(annotation, type) and not get_args(annotation):
         return [annotation]
     return [inner for argument in get_args(annotation) for inner in _classes(argument)]

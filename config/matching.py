@@ -1,4 +1,4 @@
-"""Text of a given form, as an annotation: the check, what the error says was expected, and the editor's pattern."""
+"""Annotations for strings of a given form: validation, the error message and the pattern in the JSON schema."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Matching:
 
 @dataclass(frozen=True)
 class Checking:
-    """Metadata for `Annotated[str, Checking(...)]`: text that a function accepts. An editor cannot check it."""
+    """Metadata for `Annotated[str, Checking(...)]`: a function must accept the text. The JSON schema has no pattern."""
 
     accepts: Callable[[str], bool]
     expectation: str

@@ -1,7 +1,7 @@
-"""Byte quantities of a stack ("400Gi", "2T"), read into bytes and written back.
+"""Parses and formats the byte quantities of a stack ("400Gi", "2T").
 
-Of Kubernetes' quantities, those that a person writes for a size: no sign, no exponent, no milli-bytes. Quantities that
-a cluster reports are read by `components.cluster.quantity`.
+Accepts the Kubernetes quantities that people write for sizes: no sign, exponent or milli-bytes. Quantities that a
+cluster reports are parsed by `components.cluster.quantity`.
 """
 
 import math
@@ -23,9 +23,9 @@ _PATTERN = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
 
 
 def quantity_bytes(quantity: str) -> int:
-    """The bytes that a Kubernetes quantity such as "400Gi" stands for.
+    """The number of bytes of a quantity such as "400Gi".
 
-    Raises ValueError for text that is not such a quantity.
+    Raises ValueError for anything else.
     """
     match = _PATTERN.fullmatch(quantity)
     if match is None:
@@ -40,7 +40,7 @@ def whole_gibibytes(size: int) -> str:
 
 
 def gigabytes(size: int) -> str:
-    """`size` bytes in GB (10^9), as checkpoints are sold: "595.1 GB"."""
+    """`size` bytes in GB (10^9), the unit in which checkpoints are published: "595.1 GB"."""
     return f"{size / 1e9:.1f} GB"
 
 

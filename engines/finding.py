@@ -1,4 +1,4 @@
-"""One thing that a rule found: a reason to reject, something not known, or something to know."""
+"""The result of a rule: a rejection, something unknown, or a warning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What a finding does to the verdict."""
+    """The effect of a finding on the verdict."""
 
     REJECTED = "rejected"
     UNKNOWN = "unknown"
@@ -26,15 +26,15 @@ class Finding:
 
 
 def rejected(code: str, message: str, fix: str = "") -> Finding:
-    """A reason to reject."""
+    """A finding that rejects the plan."""
     return Finding(Severity.REJECTED, code, message, fix)
 
 
 def unknown(code: str, message: str, fix: str) -> Finding:
-    """Something that the facts do not decide."""
+    """A finding that makes the verdict `unknown`."""
     return Finding(Severity.UNKNOWN, code, message, fix)
 
 
 def warning(code: str, message: str) -> Finding:
-    """Something to know."""
+    """A finding that does not change the verdict."""
     return Finding(Severity.WARNING, code, message)

@@ -1,8 +1,7 @@
-"""The plan: what the planner yields and everything else obeys.
+"""The plan: the verdict, its reasons, and every number derived from the model and the hardware.
 
-One frozen value with the verdict, its reasons and every number derived from the model and the hardware. Volumes, time
-limits, engine arguments and the stack's `plan` export all come from it. A field that was not determined is `None`:
-the planner never fills it with a guess.
+Volumes, time limits, engine arguments and the `plan` output all come from it. Undetermined fields are `None`, never a
+guess.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Warning_:
-    """Something to know about a plan that is deployed all the same."""
+    """A warning; the plan is deployed anyway."""
 
     code: str
     message: str
@@ -116,7 +115,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The verdict on one request, and all that follows from it."""
+    """The verdict on a request and everything derived from it."""
 
     verdict: Verdict
     problems: tuple[Problem, ...] = ()

@@ -1,7 +1,7 @@
-"""The question put to the planner: a model, the hardware and the engine's settings.
+"""The planner's input: a model, the hardware and the engine's settings.
 
-Plain values only, so that a stack file, the command line and a test ask in the same way. `None` always means "as the
-engine or the catalogue has it"; nothing here is checked, `planner.fit` names every fault at once.
+Plain values only, shared by stack files, the command line and tests. `None` means the default of the engine or the
+catalogue. Nothing is validated here; `planner.fit` reports every invalid value.
 """
 
 from __future__ import annotations

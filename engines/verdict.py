@@ -1,4 +1,4 @@
-"""From findings to a verdict, its problems and its warnings."""
+"""Combines findings into a verdict, problems and warnings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _weighed(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:
-    """The verdict that findings add up to: a reason to reject weighs more than something unknown."""
+    """The verdict for a list of findings. A rejection takes precedence over something unknown."""
     severities = {finding.severity for finding in _weighed(findings)}
     if Severity.REJECTED in severities:
         return "rejected"
@@ -29,11 +29,11 @@ def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:
 
 
 def problems_of(findings: Sequence[Finding]) -> tuple[Problem, ...]:
-    """What rejects a plan or leaves it open, the rejections first."""
+    """Rejections and unknowns, rejections first."""
     ordered = sorted(_weighed(findings), key=lambda finding: finding.severity is not Severity.REJECTED)
     return tuple(Problem(f.code, f.message, f.fix) for f in ordered if f.severity is not Severity.WARNING)
 
 
 def warnings_of(findings: Sequence[Finding]) -> tuple[Warning_, ...]:
-    """What is deployed all the same."""
+    """The warnings."""
     return tuple(Warning_(f.code, f.message) for f in findings if f.severity is Severity.WARNING)

@@ -1,1 +1,1 @@
-"""What a checkpoint consists of: `config.json`, safetensors and GGUF headers, read without reading a weight."""
+"""Reads checkpoints: `config.json`, safetensors headers and GGUF metadata. Weights are never read."""

@@ -1,7 +1,7 @@
-"""The fields of a `config.json` that the planner reads: what each must be, and which come together.
+"""Validates the fields of a `config.json` that the planner reads.
 
-Whatever a directory holds passes through here first, so that the arithmetic behind it meets numbers in sane bounds
-only. All faults are named at once. Fields that nothing reads may say what they like.
+Every `config.json` is validated first, so that the arithmetic only sees numbers within bounds. All errors are reported
+at once. Unused fields are not validated.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _VISION_TOGETHER = {
 
 
 def config_faults(config: object) -> tuple[str, ...]:
-    """What is wrong with a `config.json`, one sentence for each field."""
+    """The errors of a `config.json`, one message for each field."""
     if not isinstance(config, Mapping):
         return ("is not an object",)
     nested = [f"{name} is {config[name]!r}: expected an object" for name in _NESTED if not _is_object(config, name)]
@@ -70,7 +70,7 @@ def _is_object(config: Mapping[str, Any], name: str) -> bool:
 
 
 def _text_faults(text: Mapping[str, Any]) -> tuple[str, ...]:
-    """Faults of single fields, or, where there are none, of fields against one another."""
+    """Errors of single fields; if there are none, errors between fields."""
     single = (*_numbers(text, _COUNTS, MOST), *_numbers(text, _LAYER_COUNTS, MOST_LAYERS), *_lists(text))
     return single or (*_lacking(text, _TOGETHER), *_contradictions(text))
 
@@ -109,7 +109,7 @@ def _lacking(fields: Mapping[str, Any], together: Mapping[str, tuple[str, ...]])
 
 
 def quantization_faults(config: object) -> tuple[str, ...]:
-    """What is wrong with the numbers of a `quantization_config`: its scheme is judged by `planner.quantization`."""
+    """Errors of the numbers in a `quantization_config`. Its scheme is read by `config.checkpoint.quantization`."""
     odd = [number for number in _all_numbers(config) if not (isfinite(number) and abs(number) <= MOST)]
     return tuple(f"quantization_config has the number {number!r}: expected at most {MOST:,}" for number in odd[:1])
 

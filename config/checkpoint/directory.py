@@ -1,6 +1,6 @@
-"""A model that is not in the catalogue: a directory with `config.json` and safetensors, or with GGUF files.
+"""Reads a checkpoint from a directory with `config.json` and safetensors, or with GGUF files.
 
-Reads headers, never weights. Refuses, with the reason, what it cannot read, and a set of GGUF shards with gaps.
+Reads headers, never weights. Raises DirectoryError for unreadable files and for GGUF sets with missing shards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODELOPT_FILE = "hf_quant_config.json"
 
 
 class DirectoryError(Exception):
-    """A directory that is no checkpoint that the planner can read."""
+    """A directory that is not a readable checkpoint."""
 
 
 def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
@@ -35,7 +35,7 @@ def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
 
 
 def _gguf_files(directory: Path) -> list[Path]:
-    """Files beside each other, or in a folder for each quantisation; what lies deeper is no repository's."""
+    """GGUF files in the directory, or one level below in a directory for each quantisation."""
     try:
         return sorted([*directory.glob("*.gguf"), *directory.glob("*/*.gguf")])
     except OSError as fault:
@@ -79,7 +79,7 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _quantization(directory: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What is declared, where it can be read; a method that is merely not known is for the verdict to say."""
+    """The declared quantisation, if it can be read. An unknown method is not an error here; the verdict reports it."""
     declared = quantization_config(config, _modelopt(directory))
     faults = quantization_faults(declared)
     if faults:
@@ -101,7 +101,7 @@ def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] |
 
 
 def _modelopt(directory: Path) -> dict[str, Any] | None:
-    """What `hf_quant_config.json` says."""
+    """The content of `hf_quant_config.json`."""
     path = directory / MODELOPT_FILE
     if not path.is_file():
         return None
@@ -115,7 +115,7 @@ def _header(path: Path) -> Header:
 
 
 def _staged_bytes(directory: Path) -> int | None:
-    """Size of the directory's files, or of the weights that its index states where they are not there."""
+    """Size of the files; without weight files, the size that the index states."""
     if any(directory.glob("*.safetensors")):
         return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     index = directory / "model.safetensors.index.json"

@@ -1,7 +1,7 @@
-"""Metadata of GGUF files: what llama.cpp's memory depends on, without reading a weight.
+"""Reads the metadata of GGUF files.
 
-The format is https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: metadata as typed key-value pairs come first.
-The list of tensors that follows is not read.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Metadata comes first, as typed key-value pairs. The
+list of tensors that follows is not read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_BYTES = 256 * 2**20
 
 
 class GgufError(ValueError):
-    """A file that is not GGUF, or has something that this reader does not know."""
+    """A file that is not GGUF, or uses an unknown version or type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class GgufHeader:
         return self.metadata.get(f"{self.architecture}.{name}")
 
     def config(self) -> dict[str, Any]:
-        """The same facts under the names of a `config.json`."""
+        """The metadata under the field names of a `config.json`."""
         latent = self.field("attention.kv_lora_rank") if self.field("attention.key_length_mla") else None
         heads = self.field("attention.head_count")
         tokens = self.metadata.get("tokenizer.ggml.tokens")
@@ -99,7 +99,7 @@ def read_gguf(file: BinaryIO) -> GgufHeader:
 
 
 def shard_of(name: str) -> tuple[int, int]:
-    """Number and count of a file's shard by its name; (1, 1) for a file of its own."""
+    """Shard number and count from a file name; (1, 1) for a single file."""
     match = SHARD.fullmatch(name)
     return (int(match["number"]), int(match["count"])) if match else (1, 1)
 

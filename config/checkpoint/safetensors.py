@@ -1,7 +1,6 @@
-"""Headers of safetensors files, and the role of each tensor by its name.
+"""Reads safetensors headers, and derives the role of each tensor from its name.
 
-A header is 8 bytes of length and a JSON object with type, shape and offsets of every tensor, so that a checkpoint's
-tensors are known without reading a weight.
+A header is an 8-byte length and a JSON object with type, shape and offsets of every tensor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The shape of a model: what its published `config.json` says that memory depends on.
+"""Reads the shape of a model from its `config.json`: everything that memory depends on.
 
-Read by fields, not by model names, since every family spells the same thing differently and nests it differently. What
-cannot be read is collected as a sentence in `unknown`; the planner then says so and plans nothing from a guess.
+Fields decide, not model names; families differ in spelling and nesting. What cannot be read is listed in `unknown`; the
+planner reports it and never guesses.
 """
 
 from __future__ import annotations

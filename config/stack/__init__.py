@@ -1,1 +1,1 @@
-"""What a stack file may say, and how it is read: the sections as frozen models, secrets, lock file, kubeconfig."""
+"""Reads stacks: the sections as frozen models, the secret, the lock file and the kubeconfig."""

@@ -1,6 +1,6 @@
-"""A `Pulumi.<stack>.yaml` file, read without Pulumi: for the planner's command line, the schema and tests.
+"""Reads `Pulumi.<stack>.yaml` without Pulumi, for the planner's command line, the schema and tests.
 
-Pulumi's own keys and other namespaces are let through; a secret stays what it is, encrypted and unread.
+Ignores Pulumi's own keys and other namespaces. Secrets stay encrypted.
 """
 
 import re
@@ -18,7 +18,7 @@ HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
 
 
 def checked_stack_name(name: str) -> str:
-    """The name, if Service and claims can be called after it. Raises StackError where they cannot."""
+    """The name. Raises StackError if a Service or claim cannot have this name."""
     if not _NAME.fullmatch(name):
         raise StackError(
             [
@@ -30,14 +30,14 @@ def checked_stack_name(name: str) -> str:
 
 
 def stack_file(name: str, program: Path = Path()) -> Path:
-    """The file of the stack `name`, in the folder of the program."""
+    """The stack file of `name` in the program's directory."""
     return program / f"Pulumi.{name}.yaml"
 
 
 def read_stack_file(path: Path) -> StackConfig:
     """The checked configuration of a stack file; environment overrides are not applied.
 
-    Raises StackError when the file cannot be read or says something that it may not.
+    Raises StackError if the file is unreadable or invalid.
     """
     return StackConfig.parse(read_sections(path))
 

@@ -1,7 +1,7 @@
-"""The stack as Pulumi hands it to the program: the only place that reads `pulumi.Config` and the environment.
+"""Reads the stack that Pulumi runs: the only module that reads `pulumi.Config` and the environment.
 
-Everything that the stack file names is read here, before anything is made: the lock, the kubeconfig,
-the token. All faults come in one message without a traceback.
+Reads every file that the stack names (lock, kubeconfig) before any resource is registered. All errors are reported in
+one message, without a traceback.
 """
 
 import json
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunningStack:
-    """One stack, with all that its file refers to."""
+    """A stack, with the files that it names."""
 
     instance: str
     """Name of the stack. The Service and the claims are named after it."""
@@ -41,9 +41,9 @@ class RunningStack:
 
 
 def running_stack() -> RunningStack:
-    """The stack that Pulumi runs, checked, with environment overrides applied and printed.
+    """The stack that Pulumi runs, validated, with environment overrides applied and logged.
 
-    Raises pulumi.RunError with every fault.
+    Raises pulumi.RunError with every error.
     """
     faults: list[str] = []
     instance = _read(_instance, "", faults)
@@ -66,7 +66,7 @@ def running_stack() -> RunningStack:
 
 
 def _read(source: Callable[[], T], otherwise: T, faults: list[str]) -> T:
-    """What `source` returns, or `otherwise` where it raises StackError; its faults are kept."""
+    """The result of `source`. If it raises StackError, adds its errors to `faults` and returns `otherwise`."""
     try:
         return source()
     except StackError as error:
@@ -101,7 +101,7 @@ def _hub_token() -> pulumi.Output[str] | None:
 
 
 def _sections() -> dict[str, Any]:
-    """Every `heavylift:` value but the secret. `pulumi.Config` can read a key, but not list the keys that are set."""
+    """Every `heavylift:` value except the secret. `pulumi.Config` cannot list keys."""
     values = runtime_config.get_config_env() | runtime_config.CONFIG.get()
     prefix = f"{pulumi.get_project()}:"
     return {
@@ -112,12 +112,12 @@ def _sections() -> dict[str, Any]:
 
 
 def _is_secret(key: str) -> bool:
-    """Whether the stack file holds the key encrypted; the SDK itself does not look at what the engine says of it."""
+    """Whether the key is encrypted in the stack file. The SDK does not check this."""
     return runtime_config.is_config_secret(key) or key in runtime_config.get_config_secret_keys_env()
 
 
 def _parsed(value: str) -> Any:
-    """An object from the JSON that Pulumi makes of it; other text stays as it is, and is refused when it is read."""
+    """Parses the JSON that Pulumi passes for objects. Other text is returned unchanged; validation rejects it later."""
     try:
         return json.loads(value)
     except ValueError:

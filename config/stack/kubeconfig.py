@@ -1,7 +1,7 @@
-"""The stack's way to its cluster: one context of one kubeconfig file, both named by the stack.
+"""Reads the stack's kubeconfig: one file and one context, both named by the stack.
 
-kubectl's own choice (`KUBECONFIG`, `current-context`) is never used: a stack must not go to whatever cluster somebody
-looked at last. Other contexts of the file and their credentials stay out of the stack's state.
+`KUBECONFIG` and `current-context` are ignored, so that a stack never goes to the cluster that kubectl used last. Other
+contexts and their credentials are removed, and never reach the stack's state.
 """
 
 import json
@@ -26,7 +26,7 @@ _KINDS = ("contexts", "clusters", "users")
 
 
 def read_kubeconfig(cluster: Cluster) -> dict[str, Any]:
-    """A kubeconfig with the stack's context alone, paths made absolute.
+    """The kubeconfig with only the stack's context and with absolute paths.
 
     Raises StackError when the stack names no file or no context, or either is not there.
     """

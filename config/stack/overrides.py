@@ -1,4 +1,4 @@
-"""Environment variables that stand in for keys of the stack file, for what differs from machine to machine."""
+"""Environment variables that override keys of the stack file which differ between machines."""
 
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""The page of all keys for people, made from the same models as the editor's schema: docs/configuration.md."""
+"""Generates docs/configuration.md, the reference of all keys, from the models of the stack file."""
 
 from collections.abc import Iterator
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""What a stack may say: the `heavylift:` keys of a stack file as frozen models.
+"""The `heavylift:` keys of a stack file as frozen models.
 
-Every value is checked before anything else runs. Unknown keys are refused, and all faults come at once, each with its
-key, its value and what was expected. Nothing here knows Pulumi, so the planner and the editor's schema share it.
+Every value is validated first. Unknown keys are refused. All errors are reported at once, each with key, value and what
+was expected. Does not import Pulumi, so that the planner and the JSON schema can use it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from stager.source_name import SOURCES, is_source
 from stager.streams import MOST_STREAMS
 
 Count = Annotated[int, Strict(), Field(gt=0)]
-"""A whole number above 0. Text that looks like a number is none, as `true` is no text: YAML has types."""
+"""A whole number above 0. Strict: strings are not coerced."""
 
 Text = Annotated[str, Matching(r"\S(.*\S)?", "text that neither is empty nor begins or ends with a space")]
 DnsLabel = Annotated[
@@ -53,7 +53,7 @@ DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in
 
 
 class Section(BaseModel):
-    """One object of the stack file: frozen, and closed to keys that it does not know."""
+    """One object of the stack file: frozen; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
 

@@ -1,7 +1,7 @@
-"""What is staged: the identity of the weights, and the lock file that may pin them file by file.
+"""The identity of the staged weights, and the lock file that pins them.
 
-The digest names the directory on the volume and the Job that fills it. It covers what the bytes are, never how they get
-there: another stager, image or source leaves it as it is, and with it the server.
+The digest names the directory on the volume and the stage Job. It covers the content of the weights only: another
+stager, image or source does not change it, and does not restart the server.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from stager.errors import StagerError
 
 @dataclass(frozen=True)
 class WeightsLock:
-    """A weights lock file, as far as a stack needs it."""
+    """The parts of a weights lock file that a stack uses."""
 
     text: str
     """The file's content, which travels to the stager as it is."""

@@ -1,4 +1,4 @@
-"""Settings that the chosen engine does not have: a person who made one believes that it does something."""
+"""Warns about settings that the engine does not have: the user expects them to take effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULTS = {field.name: field.default for field in fields(FitRequest)}
 
 
 def check_unused(request: FitRequest, missing_settings: Iterable[str]) -> Iterator[Finding]:
-    """One warning for all settings of the request that its engine does not have."""
+    """One warning for all such settings of the request."""
     made = [name for name in _DEFAULTS if name in missing_settings and getattr(request, name) != _DEFAULTS[name]]
     if made:
         yield warning("setting_not_used", f"{', '.join(made)}: {request.engine} has no such setting, and ignores it.")
