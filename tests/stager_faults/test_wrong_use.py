@@ -69,7 +69,7 @@ def test_what_no_client_could_use_in_the_environment_is_named(
 
 def test_a_refused_connection_is_said_and_not_tried_for_longer_than_a_person_waits(run: Run) -> None:
     ended = run("lock", "acme/model", "--revision", "main", HF_ENDPOINT=CLOSED)
-    assert ended.status == 1
+    assert ended.status == 75, "another attempt may find it up"
     assert "Connection refused; again in" in ended.log
     assert "Connection refused (asked 4 times)" in ended.message
     assert " of 0.0 GB" not in ended.log
