@@ -288,7 +288,8 @@ class Lab:
             if time.monotonic() > deadline:
                 raise LabError(f"process {site.pid} or link {site.link} of the lab does not go away")
             time.sleep(0.05)
-        remove_cgroups(site)
+        if not any(other.subnet == site.subnet for other in running_labs()):
+            remove_cgroups(site)
         shutil.rmtree(self.directory)
         return True
 
@@ -300,3 +301,8 @@ def every_lab() -> list[Path]:
         path.with_name(path.name.removesuffix(".lock")) for path in LABS.glob("*.lock") if path.name != NETWORK_LOCK
     }
     return sorted(directories | locks)
+
+
+def running_labs() -> list[Site]:
+    """All labs of this user that run. One that was killed may have had the network that one of them has now."""
+    return [site for directory in every_lab() if (site := load(directory)) and site.running]

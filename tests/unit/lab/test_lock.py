@@ -1,5 +1,7 @@
 """Locks of the lab that go with what they guard."""
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from lab import lifecycle
 from lab.build.cache import lock
 from lab.lifecycle import Lab, every_lab
+from lab.site import PORTS, Site
 
 
 def test_a_lock_that_its_holder_removes_is_still_held_by_one_at_a_time(tmp_path: Path) -> None:
@@ -54,3 +57,22 @@ def test_taking_down_a_lab_of_which_only_the_lock_is_left_removes_it(
     assert Lab(tmp_path / "of.v1.2-22222222").stop() is False
     assert sorted(path.name for path in tmp_path.iterdir()) == ["network.lock", "up-11111111", "up-11111111.lock"]
     assert capsys.readouterr().err == "", "there was no lab to speak of"
+
+
+def test_clearing_a_dead_lab_leaves_the_control_groups_of_a_running_one_that_has_its_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Site] = []
+    monkeypatch.setattr(lifecycle, "LABS", tmp_path)
+    monkeypatch.setattr(lifecycle, "remove_cgroups", removed.append)
+    for name in ("dead", "running"):
+        (tmp_path / name).mkdir()
+    Site(tmp_path / "dead", tmp_path, 64, PORTS).save()
+    command = [sys.executable, "-c", "input()", str(tmp_path / "running")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        Site(tmp_path / "running", tmp_path, 64, PORTS, process.pid).save()
+        assert Lab(tmp_path / "dead").stop()
+        assert removed == []
+        process.kill()
+    assert Lab(tmp_path / "running").stop()
+    assert [site.directory.name for site in removed] == ["running"]
