@@ -1,12 +1,34 @@
-"""What a lab needs of the host: a free network, one link to it, and the control groups that it leaves behind."""
+"""What a lab needs of the host: its programs, a free network, one link to it, and the control groups that it leaves behind."""
 
 import os
+import platform
+import shutil
 import time
 from pathlib import Path
 
 from lab.errors import LabError
 from lab.processes import run
 from lab.site import Site
+
+
+def check_prerequisites(*, root: bool) -> None:
+    """Raises one LabError that names everything missing, before anything is built."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        raise LabError(f"the lab needs Linux on x86_64, this is {platform.system()} on {platform.machine()}")
+    needed = {"unshare": "util-linux", "tar": "tar"}
+    if root:
+        needed |= {
+            "ip": "iproute2",
+            "mount": "mount",
+            "nsenter": "util-linux",
+            "apt-get": "apt (Debian or Ubuntu)",
+            "dpkg-deb": "dpkg (Debian or Ubuntu)",
+        }
+    missing = [f"{program} (package {package})" for program, package in needed.items() if not shutil.which(program)]
+    if root and "overlay" not in Path("/proc/filesystems").read_text():
+        missing.append("the kernel's overlay file system (modprobe overlay)")
+    if missing:
+        raise LabError(f"missing: {', '.join(missing)}")
 
 
 def choose_subnet() -> int:

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from lab.build.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
 from lab.cluster import client, control_plane
 from lab.cluster.servers import wheels_directory
 from lab.errors import LabError
-from lab.host import choose_subnet, first_child, link_host, remove_cgroups
+from lab.host import check_prerequisites, choose_subnet, first_child, link_host, remove_cgroups
 from lab.processes import run
 from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
 from lab.voice import reminding, say
@@ -34,26 +33,6 @@ WITHOUT_ROOT = (
     "without root: the control plane, LeaderWorkerSet, simulated nodes, hub and S3 server run; "
     "left out: real nodes, so no container runs, no Service answers, and cluster DNS"
 )
-
-
-def check_prerequisites(*, root: bool) -> None:
-    """Raises one LabError that names everything missing, before anything is built."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        raise LabError(f"the lab needs Linux on x86_64, this is {platform.system()} on {platform.machine()}")
-    needed = {"unshare": "util-linux", "tar": "tar"}
-    if root:
-        needed |= {
-            "ip": "iproute2",
-            "mount": "mount",
-            "nsenter": "util-linux",
-            "apt-get": "apt (Debian or Ubuntu)",
-            "dpkg-deb": "dpkg (Debian or Ubuntu)",
-        }
-    missing = [f"{program} (package {package})" for program, package in needed.items() if not shutil.which(program)]
-    if root and "overlay" not in Path("/proc/filesystems").read_text():
-        missing.append("the kernel's overlay file system (modprobe overlay)")
-    if missing:
-        raise LabError(f"missing: {', '.join(missing)}")
 
 
 def pieces(*, root: bool) -> list[Piece]:
