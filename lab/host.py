@@ -1,4 +1,4 @@
-"""What a lab needs of the host: its programs, a free network, one link to it, and the control groups that it leaves behind."""
+"""What a lab needs of the host: its programs, a free network, one link to it; and what it leaves: control groups."""
 
 import os
 import platform
