@@ -54,7 +54,7 @@ schema: $(READY) ## write what follows from the models: the editor's schema, the
 	@$(BIN)/python -m components.package.reference
 
 PAIRS ?=
-oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner; PAIRS=expression chooses: an hour
+oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner; PAIRS=expression chooses: half an hour
 	@$(BIN)/python -m tests.oracle "$(PAIRS)"
 
 RELEASES ?=

@@ -49,6 +49,10 @@ NVFP4 = Scheme("nvfp4 g16", 4, group=16, scale_bytes=1)
 MXFP4 = Scheme("mxfp4 g32", 4, group=32, scale_bytes=1)
 
 
+_INTEGER_BITS = {"gptq": (4, 8), "awq": (4,)}
+"""Bits of the methods that store a zero point, as wide as a weight, beside each scale."""
+
+
 def _int4(group: int, *, zero_points: bool) -> Scheme:
     return Scheme(f"int4 g{group}", 4, group=group, scale_bytes=2.5 if zero_points else 2)
 
@@ -106,9 +110,9 @@ def _schemes(method: str, config: Mapping[str, Any]) -> tuple[Schemes, str | Non
         return ((None, FP8_BLOCK if block else FP8),), None
     if method in ("gptq", "awq"):
         bits, group = config.get("bits"), config.get("group_size")
-        if bits != 4 or not isinstance(group, int) or group < 1:
+        if bits not in _INTEGER_BITS[method] or not isinstance(group, int) or group < 1:
             return (), f"{method} with {bits} bits in groups of {group}"
-        return ((None, _int4(group, zero_points=True)),), None
+        return ((None, Scheme(f"int{bits} g{group}", bits, group=group, scale_bytes=2 + bits / 8)),), None
     if method == "mxfp4":
         return ((None, MXFP4),), None
     if method in ("compressed-tensors", "modelopt", "modelopt_fp4"):

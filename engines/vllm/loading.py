@@ -5,13 +5,16 @@ Found by building its own models (`make oracle`, 0.33.0). What earlier releases 
 
 from __future__ import annotations
 
-from config.checkpoint.quantization import FP8_BLOCK
+from config.checkpoint.quantization import FP8_BLOCK, Scheme
 from config.checkpoint.shape import LatentAttention
 from config.checkpoint.tensors import Place, Sharding
 from engines.vllm.resolved_request import ResolvedRequest
 
 _PACKED_SHARE = 1 / 128 - 4 / 128**2
 """Bytes of scales more for each weight where a block's scale is repeated for each of its rows, in one byte."""
+
+_WIDER_ZERO_POINT = 1.5
+"""Bytes that a zero point of 16 bits takes more than one of four."""
 
 _INDEX_BYTES = 4
 _DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
@@ -26,6 +29,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
         "indexer_buffers": _indexer_buffers(resolved, len(layers)),
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
+        "zero_points": _zero_points(resolved, tensors),
         "workspace": float(_DECODE_WORKSPACE.get(resolved.backend.name, 0)) if resolved.backend else 0.0,
     }
     return {name: size for name, size in made.items() if size}
@@ -65,9 +69,25 @@ def _packed_scales(resolved: ResolvedRequest, tensors: dict[str, float]) -> floa
     """Scales of block FP8 on compute capability 10.x, where its linear kernels take them row by row."""
     if resolved.capability[0] != 10:
         return 0.0
+    return _linear_bytes(resolved, tensors, FP8_BLOCK) * _PACKED_SHARE
+
+
+def _zero_points(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
+    """Zero points of AWQ on compute capability 9.x, where its linear kernel takes 16 bits for each instead of four."""
+    if resolved.capability[0] != 9 or resolved.model.quantization.method != "awq":
+        return 0.0
+    made = 0.0
+    for scheme in {scheme for _, scheme in resolved.model.quantization.schemes if scheme.group}:
+        stored = scheme.bits / 8 + scheme.scale_bytes / scheme.group
+        made += _linear_bytes(resolved, tensors, scheme) / stored * _WIDER_ZERO_POINT / scheme.group
+    return made
+
+
+def _linear_bytes(resolved: ResolvedRequest, tensors: dict[str, float], scheme: Scheme) -> float:
+    """Bytes of the linear layers that are stored so, without the routed experts."""
     linear = {
         group.group
         for group in resolved.model.groups
-        if group.dtype == FP8_BLOCK.name and group.sharding is not Sharding.EXPERT and group.place is Place.LAYERS
+        if group.dtype == scheme.name and group.sharding is not Sharding.EXPERT and group.place is Place.LAYERS
     }
-    return sum(tensors.get(group, 0.0) for group in linear) * _PACKED_SHARE
+    return sum(tensors.get(group, 0.0) for group in linear)

@@ -76,6 +76,7 @@ def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: b
         case Sharding.KEY_VALUE:
             return min(layout.tp, kv_heads)
         case Sharding.EXPERT:
-            return max(layout.tp, layout.ep)
+            # Data-parallel ranks share the experts whether they are spread or cut (vLLM 0.33.0, fused_moe/config.py).
+            return layout.tp * layout.dp
         case Sharding.VISION:
             return 1 if vision_whole else layout.tp

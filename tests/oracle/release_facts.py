@@ -135,7 +135,7 @@ def _flags(sources: Sources) -> tuple[list[str], dict[str, str]]:
             names = [text for argument in node.args for text in _strings(argument) if text.startswith("-")]
             long = [name for name in names if name.startswith("--") and len(name) > 2]
             flags.update(long)
-            short_forms.update({name: long[0] for name in names if long and re.fullmatch("-[a-z]+", name)})
+            short_forms.update({name: long[0] for name in names if long and re.fullmatch("-[A-Za-z]+", name)})
         if isinstance(node, ast.ClassDef) and node.name.endswith("FrontendArgs"):
             flags.update(f"--{name.replace('_', '-')}" for name in _fields(node))
     return sorted(flags), dict(sorted(short_forms.items()))

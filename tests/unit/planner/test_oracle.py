@@ -37,6 +37,14 @@ def test_every_listed_difference_is_still_there(judged: list[Judgement]) -> None
     assert [entry for entry in _known() if not any(_covers(entry, each) for each in wrong)] == []
 
 
+def test_every_pair_has_an_answer() -> None:
+    asked = json.loads((DATA / "pairs.json").read_text())["pairs"]
+    answered = [{name: result[name] for name in ("model", "gpu", "arguments")} for result in read_results(RELEASE)]
+    assert [
+        pair for pair in asked if {name: pair[name] for name in ("model", "gpu", "arguments")} not in answered
+    ] == []
+
+
 def test_vllm_builds_enough_models_layouts_and_quantisations() -> None:
     built = [result for result in read_results(RELEASE) if "error" not in result]
     loaded = [result for result in built if all(stage["loaded"] for stage in result["stages"])]
