@@ -1,1 +1,1 @@
-"""What each engine does with a model on given GPUs: memory, rules, arguments, process. No Pulumi in here."""
+"""Inference engines: memory, rules, arguments and process of each. Does not import Pulumi."""

@@ -1,6 +1,6 @@
-"""What an engine is to the rest of heavylift: one protocol, implemented once in each engine's folder.
+"""The protocol that every engine implements, once in each engine's folder.
 
-All that differs between engines lies behind it. Whoever needs an engine asks `engines.registry` for it by name.
+Everything that differs between engines is behind it. `engines.registry` returns an engine by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engines.rules.driver import Compatibility
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Where an engine's Prometheus metrics are, and what it calls those that operators watch.
+    """The path of an engine's Prometheus metrics, and the names of those that operators watch.
 
     `None`: the engine does not count it.
     """
@@ -56,7 +56,7 @@ class Alternative:
 
 
 class Engine(Protocol):
-    """An inference server: what it reads, what it takes of a GPU, how its process is started and watched."""
+    """An inference engine: the formats it reads, its memory, and how its process is started and probed."""
 
     @property
     def name(self) -> EngineName:
@@ -90,7 +90,7 @@ class Engine(Protocol):
         """Whether it serves checkpoints of that format (`bf16`, `fp8`, `nvfp4`, `int4`, `mxfp4`, `gguf`)."""
 
     def expected_version(self, version: str) -> str:
-        """What a version is expected to be, in words, where `version` cannot be read as one; empty where it can."""
+        """The expected form of a version, if `version` is invalid; empty if it is valid."""
 
     def driver_compatibility(self, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
         """What follows from the nodes' driver and the image of a version."""
@@ -99,16 +99,16 @@ class Engine(Protocol):
         """The plan of a model: every rule, the memory, the arguments and the verdict."""
 
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
-        """The plan of a model that the planner does not know: what the request itself says, and why it is no more.
+        """The plan of an unknown model; `why` is the finding that says so.
 
-        Whatever can be decided without the model is decided: arguments, GPUs and nodes, disk.
+        Covers what does not depend on the model: arguments, GPUs and nodes, disk.
         """
 
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         """The arithmetic of a plan's memory, line by line, each with its formula and source."""
 
     def settings_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
-        """Other settings on the same machine that may make a rejected plan fit, the smallest change first."""
+        """Settings on the same machine that may make a rejected plan fit, smallest change first."""
 
     def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
         """Other layouts over the same GPUs."""

@@ -1,4 +1,4 @@
-"""What a plan takes beside memory: disk, time and money."""
+"""Disk, durations and cost of a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engines.rules.host import disk_bytes
 
 
 def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_seconds: float) -> Plan:
-    """The plan with bytes, durations and cost.
+    """Adds sizes, durations and cost to a plan.
 
     `weights`: bytes as staged, where they are known. `start_seconds`: what the engine takes from the weights read to
     its first answer.
@@ -43,14 +43,14 @@ def download_seconds(request: FitRequest, weights: int) -> float:
 
 
 def load_seconds(request: FitRequest, weights: int, start_seconds: float) -> float:
-    """Seconds from the server's start to its first answer. Every node is taken to read the whole checkpoint."""
+    """Seconds from the server's start to its first answer. Assumes that every node reads the whole checkpoint."""
     return weights / request.read_bytes_per_second + start_seconds
 
 
 def cost_per_hour(request: FitRequest) -> float | None:
-    """US dollars per hour of all nodes that are paid for: a stated rate per GPU, else the instance type's dated price.
+    """US dollars per hour for all nodes: from the price per GPU, else from the instance type's dated price.
 
-    `None`: neither is known. Raises NotInCatalogueError.
+    `None`: no price is known. Raises NotInCatalogueError.
     """
     nodes = request.deployment.nodes if request.deployment else request.nodes
     if request.usd_per_gpu_hour is not None:

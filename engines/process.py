@@ -1,4 +1,4 @@
-"""An engine's process in a pod of the server: what to start, and how it is seen to be well."""
+"""The engine's process in a pod: command, environment, port and probes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 
 class Role(Enum):
-    """A pod's part in the server."""
+    """The role of a pod in its server."""
 
     ALONE = auto()
     """All of it."""
@@ -38,7 +38,7 @@ class ProcessStart:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A repeated look at the process."""
+    """A Kubernetes probe."""
 
     period_seconds: int
     failure_threshold: int

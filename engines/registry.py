@@ -25,9 +25,9 @@ def engine_of(name: EngineName) -> Engine:
 
 
 def engine_for(checkpoint_format: str) -> EngineName:
-    """The engine to plan with where none is named: the first that reads checkpoints of that format.
+    """The default engine for a format: the first that reads it.
 
-    Raises ValueError where none does.
+    Raises ValueError if none does.
     """
     for name in EngineName:
         if engine_of(name).reads(checkpoint_format):

@@ -1,4 +1,4 @@
-"""Engine versions that can be compared, such as `0.19.1rc`."""
+"""Comparable engine versions, such as `0.19.1rc`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A release: major, minor and patch; what follows (`rc1`, `.post1`) does not matter here."""
+    """A release: major, minor and patch; suffixes (`rc1`, `.post1`) are ignored."""
 
     major: int
     minor: int

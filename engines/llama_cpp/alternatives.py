@@ -1,4 +1,4 @@
-"""What else llama.cpp could be told on the same machine, where a plan is rejected."""
+"""Other llama.cpp settings to try on the same machine if a plan is rejected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engines.request import FitRequest
 
 
 def other_settings(request: FitRequest, plan: Plan) -> Iterator[Alternative]:
-    """A context that fits."""
+    """A shorter context."""
     if plan.max_context and request.max_model_len:
         yield Alternative({"max_model_len": plan.max_context * (request.max_num_seqs or 1)}, "context")
     elif request.max_model_len and plan.kv_tokens and plan.kv_tokens[1] > 0:

@@ -1,4 +1,4 @@
-"""llama.cpp behind the engine protocol."""
+"""Implements the engine protocol for llama.cpp."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engines.rules.driver import Compatibility
 
 
 class LlamaCpp:
-    """llama.cpp's server: GGUF files on the GPUs of one node, or on its processor."""
+    """llama.cpp's server: GGUF files on the GPUs of one node, or on its CPU."""
 
     name = EngineName.LLAMA_CPP
     title = "llama.cpp"

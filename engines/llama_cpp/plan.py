@@ -1,7 +1,7 @@
-"""The plan of a GGUF model under llama.cpp.
+"""Plans a GGUF model for llama.cpp.
 
-Every layer and expert is put on the GPUs. Experts go to host memory only where the stack says so; where they would fit
-on the GPUs that is said to be needless and slow.
+All layers and experts are placed on the GPUs. Experts go to host memory only if the stack says so, with a warning if
+they would fit on the GPUs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
 
 
 def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
-    """The plan of a model that the planner does not know: what the request says, and nothing of its memory."""
+    """The plan of an unknown model: only what the request sets, without memory."""
     findings = [why, *check_node(request), *_check_request(request, request.weights_bytes)]
     findings += check_served_file(request)
     return with_logistics(_without_memory(request, findings), request, request.weights_bytes, _START_SECONDS)
@@ -203,7 +203,7 @@ def _host_memory(resolved: GgufRequest, context: int) -> int:
 
 
 def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:
-    """Arguments of llama-server; file, host and port are the server's business."""
+    """Arguments of llama-server. The server adds file, host and port."""
     given: list[str] = []
     for flag, value in (("--ctx-size", context), ("--parallel", slots)):
         given += [flag, str(value)] if value else []
@@ -217,5 +217,5 @@ def llama_arguments(request: FitRequest, context: int | None, slots: int | None)
 
 
 def requested_llama_arguments(request: FitRequest) -> tuple[str, ...]:
-    """Arguments of a model that the planner does not know: what the request says, and nothing more."""
+    """Arguments for an unknown model: only what the request sets."""
     return llama_arguments(request, request.max_model_len, request.max_num_seqs)

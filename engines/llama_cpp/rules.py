@@ -1,4 +1,4 @@
-"""GGUF models under llama.cpp: what is staged, what fits, and experts that go to host memory for no need."""
+"""Rules for GGUF models: staged files, memory, and needless expert offload."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engines.rules.included import stages
 
 
 def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> Iterator[Finding]:
-    """Findings about what is asked for, whatever the memory."""
+    """Findings that do not depend on memory."""
     yield from _format(model)
     yield from check_node(request)
     dtype = request.kv_cache_dtype

@@ -1,4 +1,4 @@
-"""Extra arguments of a stack: what the engine does not have, what the plan or the server sets, what is no argument."""
+"""Rules for extra arguments: unknown flags, flags that the plan or the server sets, and values without a flag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engines.finding import Finding, rejected, warning
 
 @dataclass(frozen=True, slots=True)
 class FlagRules:
-    """What is known of an engine's flags beside their names, which are in `config/data/engine_flags.json`."""
+    """Flags of an engine with special rules. All flag names are in `config/data/engine_flags.json`."""
 
     engine: EngineName
     of_the_plan: Mapping[str, str]

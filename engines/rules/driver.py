@@ -19,7 +19,7 @@ from engines.versions import Version
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """What a deployment must do about the driver."""
+    """What a deployment must set because of the driver."""
 
     findings: tuple[Finding, ...] = ()
     masked_directory: str | None = None

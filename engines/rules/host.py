@@ -1,4 +1,4 @@
-"""What the node and the volume must have beside GPUs: disk, memory, shared memory, and time to start."""
+"""Rules for disk, host memory, shared memory and start-up time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def host_memory_bytes(gpus: int, shared: int) -> int:
 
 
 def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
-    """A volume that does not hold the kept revisions."""
+    """Rejects a volume that is too small for the kept revisions."""
     needed = disk_bytes(weights, request.keep_revisions)
     if request.volume_bytes is not None and request.volume_bytes < needed:
         revisions = f"{request.keep_revisions} revisions" if request.keep_revisions > 1 else "one revision"
@@ -61,7 +61,7 @@ def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
 
 
 def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> Iterator[Finding]:
-    """Too little memory, shared memory or time."""
+    """Rejects too little memory, shared memory or start-up time."""
     shared = request.shared_memory_bytes
     if shared is not None and shared < shared_memory_bytes(gpus_in_pod):
         yield warning(

@@ -1,4 +1,4 @@
-"""The files that a stack's include patterns stage, and what an engine cannot do without."""
+"""Rules for include patterns: files that the engine needs must be staged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _CONFIG = "config.json"
 
 
 def stages(include: tuple[str, ...], file: str) -> bool:
-    """Whether a file is among what the patterns stage, as the stager reads them: no pattern stages everything."""
+    """Whether the patterns select a file, as the stager reads them. Without patterns, everything is staged."""
     return not include or any(matches(file, pattern) for pattern in include)
 
 
 def check_included(include: tuple[str, ...]) -> Iterator[Finding]:
-    """Patterns that leave out the file by which vLLM knows the model."""
+    """Rejects patterns that leave out `config.json`."""
     if not stages(include, _CONFIG):
         yield rejected(
             "config_not_included",

@@ -1,4 +1,4 @@
-"""Rules that hold for a range of engine releases, and what to say between a release that fails and one that works."""
+"""Rules that apply to a range of releases. Between a failing and a working release, the result is unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReleaseRule:
 
 
 def release_rule(name: str, version: Version) -> ReleaseRule:
-    """Where a release stands towards a rule. A rule that no release is known to be free of holds for all."""
+    """The standing of a release under a rule. If no release is known to work, the rule applies to all."""
     rule = release_ranges()[name]
     works, fails = rule.works_since, rule.fails_through
     if works is None:
@@ -44,7 +44,7 @@ def release_rule(name: str, version: Version) -> ReleaseRule:
 
 
 def by_release(rule: ReleaseRule, code: str, message: str, accepted: str) -> Iterator[Finding]:
-    """Rejected where the release fails, a warning where it works, unknown between."""
+    """A rejection if the release fails, a warning if it works, unknown in between."""
     if rule.standing is Standing.FAILS:
         yield rejected(code, message)
     elif rule.standing is Standing.UNDETERMINED:

@@ -1,4 +1,4 @@
-"""What else vLLM could be told on the same machine, where a plan is rejected."""
+"""Other vLLM settings to try on the same machine if a plan is rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEWER_SEQUENCES = 256
 
 
 def other_settings(request: FitRequest, plan: Plan) -> Iterator[Alternative]:
-    """A context that fits, a cache of eight bits, fewer sequences."""
+    """A shorter context, an 8-bit cache, fewer sequences."""
     if plan.max_context and request.max_model_len:
         yield Alternative({"max_model_len": plan.max_context}, "context")
     elif request.max_model_len and plan.kv_tokens and plan.kv_tokens[1] > 0:

@@ -1,7 +1,7 @@
 """Arguments and environment of vLLM that follow from a model and its plan.
 
-Every flag exists in the pinned release (`config/data/engine_flags.json`). Path, served name, host, port and the ranks
-of a group belong to the server that is deployed, not to the plan.
+Every flag exists in the pinned release (`config/data/engine_flags.json`). The server adds the model path,
+served name, host, port and ranks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def vllm_arguments(resolved: ResolvedRequest, context: int) -> tuple[str, ...]:
 
 
 def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
-    """The parallel sizes; those of 1 are the engine's default, but for tensor parallel, which is always said."""
+    """The parallel sizes. A size of 1 is the default and omitted, except for tensor parallel."""
     arguments = ["--tensor-parallel-size", str(layout.tp)]
     sizes = {
         "--pipeline-parallel-size": layout.pp,
@@ -40,7 +40,7 @@ def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
 
 
 def serving_arguments(serving: Serving) -> list[str]:
-    """What the model's makers and recipes give it."""
+    """Arguments that the model's authors and vLLM's recipes recommend."""
     arguments = [*(["--trust-remote-code"] if serving.trust_remote_code else []), *serving.args]
     if serving.tool_call_parser:
         arguments += ["--enable-auto-tool-choice", "--tool-call-parser", serving.tool_call_parser]
@@ -50,7 +50,7 @@ def serving_arguments(serving: Serving) -> list[str]:
 
 
 def requested_arguments(request: FitRequest, layout: Layout) -> tuple[str, ...]:
-    """Arguments of a model that the planner does not know: what the request says, and nothing more."""
+    """Arguments for an unknown model: only what the request sets."""
     arguments = layout_arguments(layout, expert_parallel=request.expert_parallel)
     for flag, value in _stated(request).items():
         arguments += [flag, value]

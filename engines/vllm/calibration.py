@@ -1,7 +1,7 @@
-"""The two ratios of the overhead's range, from what public logs measured.
+"""Calibrates the range of the overhead against public logs.
 
-Each observation is compared with the model's own sum for the same run. The range spans all of them and a margin, and
-is judged by leaving each out in turn.
+Each observation is compared with the modelled overhead of the same run. The range spans all ratios plus a margin. It is
+validated by leaving out each observation in turn.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def observations() -> tuple[Observation, ...]:
 
 
 def ratios(measured: Iterable[Observation]) -> tuple[float, float]:
-    """The low and high ratio that span the observations, with the margin, to two decimals outwards."""
+    """The low and high ratio that span the observations plus the margin, rounded outwards to two decimals."""
     found = [observation.ratio for observation in measured]
     margin = overheads().margin
     return floor((min(found) - margin) * 100) / 100, ceil((max(found) + margin) * 100) / 100
 
 
 def _of_log(log: Log) -> Observation | None:
-    """`None` where the log does not show what the overhead is the rest of.
+    """The observation of a log; `None` if the log lacks a figure that it needs.
 
-    Batched tokens and sequences that it does not show are taken to be those of the profiles.
+    Missing batched tokens and sequences are assumed to be those of the profiles.
     """
     if log.util is None or log.kv_gib is None or log.tp is None or not isinstance(log.weights_gib, float):
         return None

@@ -1,4 +1,4 @@
-"""What vLLM uses where a request is silent: `config/data/vllm_defaults.json`, typed."""
+"""vLLM's defaults for fields that a request leaves unset, from `config/data/vllm_defaults.json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from config.catalogue.reading import frozen, read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationDefault:
-    """vLLM's default for `gpu_memory_utilization`, from a release on."""
+    """vLLM's default `gpu_memory_utilization`, starting with a release."""
 
     since: str
     value: float
@@ -20,7 +20,7 @@ class UtilizationDefault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDefaults:
-    """vLLM's defaults for GPUs of at least so much memory."""
+    """vLLM's defaults for GPUs with at least this much memory."""
 
     memory_gib: float
     except_label: str = ""
@@ -31,7 +31,7 @@ class BatchDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VllmDefaults:
-    """What vLLM uses where a request is silent."""
+    """vLLM's defaults."""
 
     gpu_memory_utilization: tuple[UtilizationDefault, ...]
     """The newest release first."""
@@ -44,7 +44,7 @@ class VllmDefaults:
 
 @cache
 def vllm_defaults() -> VllmDefaults:
-    """What vLLM uses where a request is silent."""
+    """vLLM's defaults."""
     entry = read("vllm_defaults.json")
     return VllmDefaults(
         gpu_memory_utilization=tuple(UtilizationDefault(**row) for row in entry["gpu_memory_utilization"]),

@@ -1,4 +1,4 @@
-"""vLLM behind the engine protocol."""
+"""Implements the engine protocol for vLLM."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def stage_pool(
 
 
 def _group_size(growing: int, others: int, factor: float) -> int:
-    """Layers that share a pool: as many as there are of the rarer kind, or of the other where that is little more."""
+    """Layers per pool: the count of the rarer kind, or of the other kind if that is little more."""
     rarer, commoner = sorted((growing, others))
     return commoner if commoner < factor * rarer else rarer
 

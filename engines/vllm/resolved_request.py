@@ -1,4 +1,4 @@
-"""A request with every default resolved: what the rules and the arithmetic work on."""
+"""A request with every default filled in, the input of rules and arithmetic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPARSE_BATCHED_TOKENS = 8192
 
 @dataclass(frozen=True)
 class ResolvedRequest:
-    """One model on one kind of GPU under one release of vLLM."""
+    """One model on one kind of GPU with one release of vLLM."""
 
     request: FitRequest
     model: ModelSpec
@@ -47,7 +47,7 @@ class ResolvedRequest:
 
     @cached_property
     def backend(self) -> Backend | None:
-        """The attention backend; `None`: there is none for this GPU."""
+        """The attention backend; `None` if vLLM has none for this GPU."""
         return attention_backend(
             self.model.shape,
             self.capability,

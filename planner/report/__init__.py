@@ -1,1 +1,1 @@
-"""A plan for people: summary, explanation, picture, and the accuracy of all of them."""
+"""Reports for people: summary, explanation, picture, accuracy."""

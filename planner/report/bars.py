@@ -1,4 +1,4 @@
-"""The memory of each GPU as a bar: what a terminal and a picture draw alike."""
+"""The memory of each GPU as a bar, shared by terminal and SVG output."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Bar:
 
     @property
     def length_gib(self) -> float:
-        """What has to be drawn: the GPU, or more than it."""
+        """The width of the bar: the GPU's memory, or the need if that is larger."""
         return max(self.total_gib, sum(segment.gib for segment in self.segments))
 
 
 def bars(request: FitRequest, plan: Plan) -> tuple[Bar, ...]:
-    """One bar per pipeline stage; none where nothing is known of the memory."""
+    """One bar per pipeline stage; empty if memory is unknown."""
     if request.gpu is None or plan.per_gpu is None or plan.per_gpu.budget_gib is None:
         return ()
     total = find_gpu(request.gpu).torch_gib or plan.per_gpu.budget_gib

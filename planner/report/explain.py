@@ -1,4 +1,4 @@
-"""The arithmetic of a verdict, line by line, each with its formula and source."""
+"""Explains a plan line by line, each with its formula and source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING_TO_EXPLAIN = {"value_not_valid", "model_not_in_catalogue", "directory_n
 
 
 def explain(request: FitRequest) -> str:
-    """How the plan of a request comes about."""
+    """The explanation of a request's plan."""
     plan = fit(request)
     return "\n".join([headline(request, plan), *_arithmetic(request, plan), *_verdict(plan)])
 

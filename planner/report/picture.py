@@ -1,6 +1,6 @@
-"""A plan as an SVG picture, for a pull request or a README: the bars and facts of the terminal, and the reasons.
+"""Draws a plan as SVG, for pull requests and documents.
 
-It needs no font or style of its own and scales with the page that shows it.
+Uses no external fonts or styles, and scales with the page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model is made of: its tensor groups, and what a token of its context costs."""
+"""Lists the tensor groups of a model and the cost of a token of context."""
 
 from __future__ import annotations
 

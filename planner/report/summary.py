@@ -1,4 +1,4 @@
-"""A plan in the few lines that a person reads in five seconds: in the terminal, and in the preview of a stack."""
+"""A short summary of a plan, for the terminal and for previews."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """A duration for people, such as `40 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,1 +1,1 @@
-"""What vLLM does not allow or does badly, one file per model."""
+"""Rules of vLLM: what it refuses, and what it does slowly."""

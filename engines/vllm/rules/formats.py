@@ -1,6 +1,6 @@
-"""Formats of weights and cache against GPUs and releases.
+"""Rules for weight and cache formats on GPUs and releases.
 
-Format and memory are judged apart: a checkpoint may be refused for its size where its format would run.
+Format and memory are checked independently.
 """
 
 from __future__ import annotations
@@ -125,6 +125,6 @@ def _has_fp8_experts(resolved: ResolvedRequest) -> bool:
 
 
 def capability_of(resolved: ResolvedRequest) -> str:
-    """What messages say of the GPU's compute capability."""
+    """The GPU's compute capability, for messages."""
     major, minor = resolved.capability
     return f"{resolved.gpu.title} has compute capability {major}.{minor}"

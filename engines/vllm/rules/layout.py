@@ -1,4 +1,4 @@
-"""Parallel layouts that the model or the machine does not allow, and slow ones."""
+"""Rules for parallel layouts: impossible and slow ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights and context against the memory of a GPU, and what stands in the way of knowing."""
+"""Rules for weights and context against GPU memory, and for facts that are missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_known(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Finding]:
-    """A model of which only the weights are known: what they alone rule out."""
+    """Rejections that follow from the weights alone, for a model of which nothing else is known."""
     budget = budget_bytes(memory_bytes, resolved.utilization)
     stages = range(min(resolved.layout.pp, resolved.model.shape.layers))
     least = max(sum(weights_by_group(resolved, index).values()) for index in stages)

@@ -1,4 +1,4 @@
-"""The engine's release against the model, and what is asked of it that it does not have."""
+"""Rules for the vLLM release, its settings and its arguments."""
 
 from __future__ import annotations
 

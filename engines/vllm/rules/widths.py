@@ -1,4 +1,4 @@
-"""Widths that tensor parallelism cuts, against the blocks and groups of weights that share a scale."""
+"""Rules for widths that tensor parallelism divides, against the quantisation blocks and groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALLEST_REFINED_BLOCK = 32
 
 
 def check_widths(resolved: ResolvedRequest) -> Iterator[Finding]:
-    """Findings about experts and networks that are cut too narrow."""
+    """Findings about experts and networks whose divided width breaks a block or group."""
     yield from _expert_width(resolved)
     yield from _linear_width(resolved)
 
