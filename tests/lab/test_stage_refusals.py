@@ -10,6 +10,7 @@ from lab.lifecycle import Lab
 from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
 from tests.lab.serving import FIRST, Served, dev_stack, pinned
+from tests.lab.sharing import with_own_state
 
 NAMESPACE = "stage-refusals"
 A_MINUTE_AND_ITS_START = 150
@@ -18,12 +19,14 @@ A_MINUTE_AND_ITS_START = 150
 
 @pytest.fixture(scope="module")
 def served(
-    lab: Lab, hub: HubClient, kubectl: Kubectl, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     """One stack for all of these tests, each of which ends where no Job is left that runs."""
-    own = {**environment, "HF_ENDPOINT": hub.url}
-    folder = tmp_path_factory.mktemp("program") / "program"
-    made = Served(dev_stack(CHECKOUT, folder, own, NAMESPACE, pinned("acme/model", FIRST)), kubectl, lab, NAMESPACE)
+    folder = tmp_path_factory.mktemp("program")
+    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
+    made = Served(
+        dev_stack(CHECKOUT, folder / "program", own, NAMESPACE, pinned("acme/model", FIRST)), kubectl, lab, NAMESPACE
+    )
     yield made
     destroyed = made.project.destroy()
     assert destroyed.status == 0, destroyed
