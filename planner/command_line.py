@@ -9,6 +9,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from config.engine_name import EngineName
+from config.units import GIB
 from planner.recommend import DEFAULT_CONTEXT
 
 _JSON_KEYS = """
@@ -22,6 +23,8 @@ engine_args; engine_env. Unknown values are null.
 Exit status: 0 fits or tight, 1 rejected, 2 invalid value or option, 3 unknown.
 """
 
+_MOST_GIB = 1e6
+
 _SHORT = {
     "tensor_parallel": "--tp",
     "pipeline_parallel": "--pp",
@@ -29,6 +32,7 @@ _SHORT = {
     "expert_parallel": "--ep",
     "decode_context_parallel": "--dcp",
     "extra_args": "--extra-arg",
+    "host_memory_bytes": "--host-memory-gib",
     "usd_per_hour": "--budget",
 }
 """Options whose name differs from the field that they set."""
@@ -77,6 +81,9 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--driver", metavar="VERSION", help="GPU driver of the nodes")
     group.add_argument("--instance-type", metavar="TYPE", help="EC2 instance type, for its price")
     group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of one GPU per hour")
+    group.add_argument(
+        "--host-memory-gib", type=_gib, metavar="GIB", dest="host_memory_bytes", help="memory of a node, or for the pod"
+    )
     group.add_argument("--tp", type=int, metavar="N", dest="tensor_parallel", help="tensor parallel")
     group.add_argument("--pp", type=int, metavar="N", dest="pipeline_parallel", help="pipeline parallel")
     group.add_argument("--dp", type=int, metavar="N", dest="data_parallel", help="data parallel")
@@ -101,6 +108,14 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--engine-version", metavar="VERSION")
     group.add_argument("--extra-arg", action="append", metavar="ARG", dest="extra_args", help="as --extra-arg=--flag")
     group.add_argument("--available-kv-gib", type=float, metavar="GIB", help="plan with this much KV cache per GPU")
+
+
+def _gib(text: str) -> int:
+    """Bytes of so many GiB. Raises ValueError for what is no number of them."""
+    number = float(text)
+    if not 0 < number <= _MOST_GIB:
+        raise ValueError
+    return round(number * GIB)
 
 
 def _add_query(parser: ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,12 @@ from config.checkpoint.config_fields import config_faults, quantization_faults
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
 from config.checkpoint.quantization import read_quantization
 from config.checkpoint.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
+
+INDEX_FILE = "model.safetensors.index.json"
+"""Which file each tensor is in."""
+
+_MOST_SHARDS = 99_999
+"""As many as five digits count."""
 
 MODELOPT_FILE = "hf_quant_config.json"
 """Where ModelOpt's older checkpoints declare their quantisation."""
@@ -51,7 +57,8 @@ def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
         config = _config(directory / "config.json")
         text = {**config, **(config.get("text_config") or {})}
         declared = _quantization(directory, config)
-        headers = [_header(path) for path in sorted(directory.glob("*.safetensors"))]
+        files = _safetensors_files(directory)
+        headers = [_header(path) for path in files]
         groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
         staged = _staged_bytes(directory)
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as fault:
@@ -109,19 +116,61 @@ def _modelopt(directory: Path) -> dict[str, Any] | None:
     return loaded
 
 
+def _safetensors_files(directory: Path) -> list[Path]:
+    """The files of the model: those that its index names, else all. Raises DirectoryError where only some are there."""
+    present = {path.name: path for path in sorted(directory.glob("*.safetensors"))}
+    # Mistral's repositories hold a second copy under another name, which vLLM leaves out by the index too.
+    others = [name for name in present if not name.startswith("consolidated")]
+    wanted = _indexed_files(directory) or _numbered_files(others or present)
+    missing = sorted(wanted - present.keys())
+    if present and missing:
+        raise DirectoryError(
+            f"{directory} has {len(wanted) - len(missing)} of {len(wanted)} safetensors files: "
+            f"{', '.join(missing)} are missing. Stage the whole checkpoint"
+        )
+    return [path for name, path in present.items() if name in wanted]
+
+
+def _indexed_files(directory: Path) -> set[str]:
+    index = _index(directory)
+    return set(index.get("weight_map", {}).values()) if index else set()
+
+
+def _numbered_files(names: Iterable[str]) -> set[str]:
+    """The files of the sets whose numbers the names give, such as model-00001-of-00030.safetensors; others as well."""
+    wanted = set()
+    for name in names:
+        number, count = shard_of(name)
+        shard = f"-{number:05}-of-{count:05}"
+        wanted |= {name.replace(shard, f"-{each:05}-of-{count:05}") for each in range(1, min(count, _MOST_SHARDS) + 1)}
+        wanted.add(name)
+    return wanted
+
+
+def _index(directory: Path) -> dict[str, Any] | None:
+    path = directory / INDEX_FILE
+    if not path.is_file():
+        return None
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
 def _header(path: Path) -> Header:
     with path.open("rb") as file:
-        return parse_header(file.read(header_length(file.read(LENGTH_BYTES))))
+        length = header_length(file.read(LENGTH_BYTES))
+        header = parse_header(file.read(length))
+    end = LENGTH_BYTES + length + max((int(tensor["data_offsets"][1]) for tensor in header.values()), default=0)
+    if path.stat().st_size < end:
+        raise DirectoryError(f"{path} ends early: {path.stat().st_size:,} of {end:,} bytes. Stage it again")
+    return header
 
 
 def _staged_bytes(directory: Path) -> int | None:
     """Size of the files; without weight files, the size that the index states."""
     if any(directory.glob("*.safetensors")):
         return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    index = directory / "model.safetensors.index.json"
-    if not index.is_file():
-        return None
-    return int(json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"])
+    index = _index(directory)
+    return int(index["metadata"]["total_size"]) if index else None
 
 
 def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Checkpoint]:

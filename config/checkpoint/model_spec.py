@@ -75,17 +75,23 @@ class ModelSpec:
         return any(found.name.startswith(scheme) for _, found in self.quantization.schemes)
 
     def without_vision(self) -> ModelSpec:
-        """The language model alone."""
+        """The language model alone, of the same files."""
         return replace(
             self,
+            checkpoint=self._with_its_files(),
             shape=replace(self.shape, vision=None),
             groups=tuple(group for group in self.groups if group.place is not Place.VISION),
         )
 
     def quantized_online(self) -> ModelSpec:
-        """An unquantised checkpoint whose linear layers the engine turns into fp8 while loading."""
+        """An unquantised checkpoint whose linear layers the engine turns into fp8 while loading, of the same files."""
         quantization = Quantization(method="fp8", schemes=((None, FP8),))
-        return replace(self, quantization=quantization, groups=derived_groups(self.shape, quantization))
+        groups = derived_groups(self.shape, quantization)
+        return replace(self, checkpoint=self._with_its_files(), quantization=quantization, groups=groups)
+
+    def _with_its_files(self) -> Checkpoint:
+        """The checkpoint with the bytes that are staged, whatever the engine holds of them."""
+        return replace(self.checkpoint, staged_bytes=self.staged_bytes)
 
 
 def find_model(name: str, include: tuple[str, ...] = ()) -> ModelSpec:

@@ -16,6 +16,7 @@ from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 from config.checkpoint.tensors import derived_groups
 from config.units import GIB
 from engines.request import FitRequest
+from engines.rules.host import BASE_MEMORY
 
 _UBATCH = 512
 """Tokens per compute batch, llama-server's default for --ubatch-size."""
@@ -33,8 +34,11 @@ _CPU_CONTEXT = 8192
 """Context where none is asked for and no GPU is given: a processor reads longer prompts too slowly to be of use."""
 
 DEFAULT_CACHE_TYPE = "f16"
-CACHE_BYTES = {"f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
-"""Bytes per element of llama.cpp's cache types."""
+CACHE_BYTES = {
+    "f32": 4.0, "f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32,
+    "q4_0": 18 / 32, "iq4_nl": 18 / 32,
+}  # fmt: skip
+"""Bytes per element of llama.cpp's cache types (github.com/ggml-org/llama.cpp common/arg.cpp, ggml-common.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +178,10 @@ def longest_context(resolved: GgufRequest) -> int:
         return 0
     per_token = (whole - empty) / most
     return min(most, int(left / per_token) // _CONTEXT_STEP * _CONTEXT_STEP)
+
+
+def host_memory_of(resolved: GgufRequest, context: int) -> int:
+    """Bytes of the container's memory: what is not on GPUs, and the server itself."""
+    if resolved.gpu is None:
+        return round(device_need(resolved, context).worst) + GIB
+    return resolved.weights + BASE_MEMORY if resolved.request.expert_offload else BASE_MEMORY

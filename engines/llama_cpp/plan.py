@@ -20,6 +20,7 @@ from engines.llama_cpp.memory import (
     device_need,
     devices,
     gguf_request,
+    host_memory_of,
     layers_on_device,
     longest_context,
     planned_context,
@@ -151,7 +152,7 @@ def _plan(resolved: GgufRequest, findings: list[Finding], context: int) -> Plan:
         max_concurrency=(float(resolved.slots), float(resolved.slots)),
         max_context=longest_context(resolved) // resolved.slots,
         engine_args=llama_arguments(resolved.request, context, resolved.slots),
-        host=Host(memory_bytes=_host_memory(resolved, context)),
+        host=Host(memory_bytes=host_memory_of(resolved, context)),
         model_file=served_file(resolved.request),
     )
 
@@ -193,13 +194,6 @@ def _kv_tokens(resolved: GgufRequest, context: int) -> tuple[int, int] | None:
         return None
     worst, likely = _left(resolved, context, resolved.gpu.memory_bytes)
     return int(worst // _bytes_per_token(resolved)), int(likely // _bytes_per_token(resolved))
-
-
-def _host_memory(resolved: GgufRequest, context: int) -> int:
-    """Memory of the container: what is not on GPUs, and the server itself."""
-    if resolved.gpu is None:
-        return round(device_need(resolved, context).worst) + GIB
-    return resolved.weights + BASE_MEMORY if resolved.request.expert_offload else BASE_MEMORY
 
 
 def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from config.catalogue import Checkpoint, Gguf, Gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
-from engines.llama_cpp.memory import CACHE_BYTES, GgufRequest, device_need
+from engines.llama_cpp.memory import CACHE_BYTES, GgufRequest, device_need, host_memory_of
 from engines.request import FitRequest
 from engines.rules.included import stages
 
@@ -84,6 +84,7 @@ def check_gguf_memory(resolved: GgufRequest, context: int) -> Iterator[Finding]:
         slots = f"{resolved.slots:,} slots (max_num_seqs)"
         text = f"max_model_len {context:,} is divided among {slots}: not one token for each."
         yield rejected("context_below_slots", text, "Ask for the tokens of all slots together.")
+    yield from _host_known(resolved, context)
     if resolved.gpu is None:
         yield from _host_holds(resolved, context)
     elif resolved.gpu.memory_bytes is None:
@@ -113,6 +114,21 @@ def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> It
         )
     else:
         yield warning("expert_offload_slow", "The experts go to host memory: every token waits for the processor.")
+
+
+def _host_known(resolved: GgufRequest, context: int) -> Iterator[Finding]:
+    """Weights in host memory, where nobody says how much there is. A stack's container asks its node for it."""
+    request = resolved.request
+    if request.host_memory_bytes is not None or request.deployment is not None:
+        return
+    if resolved.gpu is None or request.expert_offload:
+        needed = host_memory_of(resolved, context) / GIB
+        yield unknown(
+            "host_memory_not_known",
+            f"{needed:.1f} GiB of host memory are needed for what is not on GPUs, and the memory of the node is not "
+            "stated.",
+            "State the memory of the node.",
+        )
 
 
 def _host_holds(resolved: GgufRequest, context: int) -> Iterator[Finding]:

@@ -26,6 +26,32 @@ class Backend:
     """Whether an fp8 cache of latent attention has the layout `fp8_ds_mla`, with scales and rotary parts in 16 bits."""
 
 
+_SIXTEEN_BITS = ("auto", "float16", "bfloat16")
+_FP8 = ("fp8", "fp8_e4m3")
+_GROUPED_TYPES = (
+    *_SIXTEEN_BITS, *_FP8, "fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head",
+    "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "nvfp4", "nvfp4_4over6",
+)  # fmt: skip
+_SPARSE_TYPES = {
+    9: (*_SIXTEEN_BITS, *_FP8, "fp8_ds_mla"),
+    10: (*_SIXTEEN_BITS, *_FP8, "fp8_ds_mla", "nvfp4_ds_mla"),
+    12: ("auto", *_FP8, "fp8_ds_mla"),
+}
+
+
+def cache_types(shape: Shape, capability: tuple[int, int]) -> tuple[str, ...]:
+    """The cache types that a backend for that attention on NVIDIA GPUs takes.
+
+    From `supported_kv_cache_dtypes` of the backends that `vllm/platforms/cuda.py` chooses among (0.33.0). vLLM's flag
+    takes more: those of other vendors' GPUs and of other attentions.
+    """
+    if not isinstance(shape.attention, LatentAttention):
+        return _GROUPED_TYPES
+    if shape.attention.indexer:
+        return _SPARSE_TYPES.get(capability[0], ())
+    return (*_SIXTEEN_BITS, *_FP8)
+
+
 def attention_backend(shape: Shape, capability: tuple[int, int], *, fp8: bool, dcp: int) -> Backend | None:
     """The backend for a model on a GPU of that compute capability. `None`: vLLM has none."""
     if not isinstance(shape.attention, LatentAttention):

