@@ -144,6 +144,8 @@ def _weights_scheme(weights: Mapping[str, Any], stored_as: str) -> Scheme | None
         return {16: NVFP4, 32: MXFP4 if "mxfp4" in stored_as else None}.get(group or 0)
     if (bits, kind) == (8, "int"):
         return INT8
+    if (bits, kind, weights.get("strategy")) == (8, "float", "block"):
+        return FP8_BLOCK if weights.get("block_structure") == [128, 128] else None
     if (bits, kind) == (8, "float"):
         return FP8_CHANNEL if weights.get("strategy") == "channel" else FP8
     return None

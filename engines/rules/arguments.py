@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from config.catalogue import EngineFlags, engine_flags
 from config.engine_name import EngineName
-from engines.finding import Finding, rejected, warning
+from engines.finding import Finding, rejected, unknown, warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class FlagRules:
     """Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would
     disagree."""
     not_counted: frozenset[str]
-    """Flags that change what a GPU holds: a draft model and its own cache layer, adapters."""
+    """Flags that can change what a GPU holds and have no formula: a draft model, adapters, another type of weights.
+    With one of them, nothing is known of the memory. A flag that is in no set here leaves memory alone."""
     off_gpu: frozenset[str]
     """Flags that keep weights in host memory, so that a model may fit which the plan takes for too large."""
     of_the_server: frozenset[str]
@@ -52,7 +53,8 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     elif flag in rules.off_gpu:
         yield warning("argument_moves_weights", f"{given} keeps weights off the GPU, and the plan does not count it.")
     elif flag in rules.not_counted:
-        yield warning("argument_not_counted", f"{given} changes what a GPU holds, and the plan does not count it.")
+        text = f"{given} can change what a GPU holds, and the plan does not count it."
+        yield unknown("argument_not_counted", text, f"Remove {given}, or measure it on the machine itself.")
     elif positive in rules.of_the_plan:
         text = f"{given} is set by the plan; given as an extra argument the plan would not know it."
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")

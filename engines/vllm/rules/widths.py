@@ -78,3 +78,9 @@ def _linear_width(resolved: ResolvedRequest) -> Iterator[Finding]:
                 f"{rule.range_text}.",
                 "",
             )
+        elif scheme.name.startswith("int") and scheme.group and (width / tp) % scheme.group:
+            yield rejected(
+                "linear_width_not_in_groups",
+                f"{resolved.model.name}: its {what} of {width}, cut into {tp}, is {width / tp:g} wide, which is not a "
+                f"multiple of the group of {scheme.group} weights that share a scale (vLLM 0.33.0, marlin_utils.py).",
+            )

@@ -169,3 +169,9 @@ def test_the_block_types_of_the_cache_are_known(dtype: str, share: int) -> None:
     assert packed is not None
     assert plain.kv_bytes_per_token is not None
     assert packed.kv_bytes_per_token == pytest.approx(plain.kv_bytes_per_token * share / 64, rel=1e-4)
+
+
+def test_a_split_of_the_tensors_that_is_not_counted_leaves_the_verdict_open() -> None:
+    planned = plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, extra_args=("--tensor-split", "1,0,0,0"))
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"argument_not_counted"}

@@ -1,7 +1,11 @@
 """Verdicts on the requests that the project promises to judge, and the faults of a request."""
 
+import json
+from pathlib import Path
+
 import pytest
 
+from config.checkpoint.quantization import FP8_BLOCK, read_quantization
 from planner import FitRequest, fit
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
 
@@ -232,3 +236,35 @@ def test_what_the_engine_does_while_loading_changes_no_byte_of_the_volume() -> N
     assert (loaded.weights_bytes, loaded.disk_bytes) == (stored.weights_bytes, stored.disk_bytes)
     text = plan("kimi-k2.5", language_model_only=True)
     assert text.weights_bytes == plan("kimi-k2.5").weights_bytes
+
+
+def test_a_dense_network_that_is_cut_within_its_groups_is_refused(tmp_path: Path) -> None:
+    """Qwen2-72B-AWQ: 29,568 / 2 = 14,784 is no multiple of 128."""
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+    config = {**_QWEN_72B, "quantization_config": awq}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "linear_width_not_in_groups" in codes(plan(str(tmp_path), "a100-80gb", gpus_per_node=2))
+    assert "linear_width_not_in_groups" not in codes(plan(str(tmp_path), "a100-80gb", gpus_per_node=1))
+
+
+def test_block_fp8_is_known_by_either_way_of_declaring_it() -> None:
+    weights = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
+    declared = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"]}}}
+    declared["config_groups"]["group_0"]["weights"] = weights  # type: ignore[index]
+    assert read_quantization(declared).scheme("model.layers.0.mlp.gate_proj") is FP8_BLOCK
+    weights["block_structure"] = [64, 64]
+    assert read_quantization(declared).unknown
+
+
+_QWEN_72B = {
+    "model_type": "qwen2",
+    "hidden_size": 8192,
+    "intermediate_size": 29_568,
+    "max_position_embeddings": 32_768,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 80,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "vocab_size": 152_064,
+}
