@@ -15,7 +15,14 @@ from config.catalogue import Checkpoint, Gguf, Model, Serving
 from config.checkpoint.config_fields import config_faults, quantization_faults
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
 from config.checkpoint.quantization import read_quantization
-from config.checkpoint.safetensors import LENGTH_BYTES, Header, header_groups, header_length, parse_header
+from config.checkpoint.safetensors import (
+    LENGTH_BYTES,
+    Header,
+    header_groups,
+    header_length,
+    parse_header,
+    unknown_tensors,
+)
 
 INDEX_FILE = "model.safetensors.index.json"
 """Which file each tensor is in."""
@@ -60,6 +67,7 @@ def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
         files = _safetensors_files(directory)
         headers = [_header(path) for path in files]
         groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
+        strange = unknown_tensors(headers, int(text["num_hidden_layers"]))
         staged = _staged_bytes(directory)
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as fault:
         raise DirectoryError(f"{directory} cannot be read: {fault!r}") from fault
@@ -72,6 +80,7 @@ def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
         staged_bytes_source="its files" if headers else "model.safetensors.index.json",
         quantization_config=declared,
         tensors=tuple(group.as_fields() for group in groups),
+        unknown=f"how its tensors {', '.join(strange)} are sharded" if strange else None,
     )
     return _model(name, config, directory / "config.json"), checkpoint
 

@@ -57,6 +57,9 @@ _ROLES: tuple[tuple[re.Pattern[str], str, Sharding], ...] = tuple(
         (r"mlp\.", "dense_mlp", Sharding.SPLIT),
     )
 )
+UNKNOWN_ROLE = "other"
+"""Tensors whose role, and so whose sharding, their names do not tell."""
+
 _VISION = re.compile(r"(^|\.)(vision_tower|vision_model|visual|mm_projector|multi_modal_projector)\.")
 _PROJECTOR = re.compile(r"projector|merger")
 _MTP = re.compile(r"(^|\.)mtp\.")
@@ -83,6 +86,12 @@ def header_groups(headers: Iterable[Header], layers: int) -> tuple[TensorGroup, 
     )
 
 
+def unknown_tensors(headers: Iterable[Header], layers: int) -> tuple[str, ...]:
+    """Names of the tensors whose sharding is not known, without the numbers of their layers."""
+    names = (name for header in headers for name in header if _role(name, layers)[0] == UNKNOWN_ROLE)
+    return tuple(sorted({re.sub(r"\.\d+\.", ".N.", name) for name in names}))
+
+
 def _role(name: str, layers: int) -> tuple[str, Place, Sharding, int | None]:
     """Group, place, sharding and decoder layer of a tensor."""
     if _VISION.search(name):
@@ -94,12 +103,12 @@ def _role(name: str, layers: int) -> tuple[str, Place, Sharding, int | None]:
         for pattern, group, sharding in _ROLES:
             if pattern.search(name):
                 return group, Place.LAYERS, sharding, int(match[1])
-        return "other", Place.LAYERS, Sharding.WHOLE, int(match[1])
+        return UNKNOWN_ROLE, Place.LAYERS, Sharding.WHOLE, int(match[1])
     if "embed_tokens" in name or "wte" in name:
         return "embeddings", Place.EMBEDDING, Sharding.SPLIT, None
     if "lm_head" in name:
         return "head", Place.HEAD, Sharding.SPLIT, None
-    return "norms", Place.HEAD, Sharding.WHOLE, None
+    return "norms" if "norm" in name else UNKNOWN_ROLE, Place.HEAD, Sharding.WHOLE, None
 
 
 def _parameters(name: str, tensor: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.checkpoint.safetensors import UNKNOWN_ROLE
 from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
 from engines.vllm.memory import Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
@@ -35,7 +36,9 @@ def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Fin
     """Rejections that follow from the weights alone, for a model of which nothing else is known."""
     budget = budget_bytes(memory_bytes, resolved.utilization)
     stages = range(min(resolved.layout.pp, resolved.model.shape.layers))
-    least = max(sum(weights_by_group(resolved, index).values()) for index in stages)
+    # Tensors of unknown sharding may be cut into any number of parts.
+    by_stage = [weights_by_group(resolved, index) for index in stages]
+    least = max(sum(size for group, size in sizes.items() if group != UNKNOWN_ROLE) for sizes in by_stage)
     if least > budget:
         yield rejected(
             "weights_do_not_fit",

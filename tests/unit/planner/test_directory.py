@@ -273,3 +273,16 @@ def test_a_second_copy_of_the_weights_is_not_counted(tmp_path: Path) -> None:
         tmp_path / "twice" / "consolidated.safetensors", {"layers.0.attention.wq.weight": ("BF16", [64, 64])}
     )
     assert sum(group.bytes for group in find_model(str(tmp_path / "twice")).groups) == once
+
+
+def test_tensors_whose_sharding_is_not_known_are_named(tmp_path: Path) -> None:
+    """InternLM2 and Falcon call their tensors otherwise; whole on every rank, they would be counted eight times."""
+    config = {**LLAMA, "model_type": "internlm2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = {f"model.layers.{layer}.attention.wqkv.weight": ("BF16", [128, 64]) for layer in range(2)}
+    tensors |= {"output.weight": ("BF16", [512, 64]), "model.norm.weight": ("BF16", [64])}
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    planned = plan(str(tmp_path), "l4", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"model_not_known"}
+    assert "model.layers.N.attention.wqkv.weight, output.weight are sharded" in texts(planned)
