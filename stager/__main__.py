@@ -16,6 +16,7 @@ from pathlib import Path
 
 from stager import verify
 from stager.command_line import membership, parser
+from stager.ending import unless_ending
 from stager.errors import StagerError, Stopped, Unanswered, WrongUsage
 from stager.order import Order
 from stager.progress import Progress
@@ -29,6 +30,8 @@ READABLE_FOR_ALL = 0o022
 USAGE_STATUS = 2
 UNANSWERED_STATUS = os.EX_TEMPFAIL
 STOPPED_STATUS = 128 + signal.SIGTERM
+GRACE_SECONDS = 1.6
+"""After a signal, for giving back the lease; then the process ends, whatever it waits for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,13 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["verify"]:
         return verify.main(arguments[1:], program="stager verify")
     options = parser().parse_args(arguments)
-    ending = threading.Event()
+    ending, told_to_end = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        told_to_end.set()
+        ending.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+        signal.signal(number, end)
     os.umask(READABLE_FOR_ALL)
     doors = {"stage": _stage, "lock": _lock, "mirror": _mirror, "prune": _prune}
     try:
-        doors[options.door](options, ending)
+        unless_ending(told_to_end, lambda: doors[options.door](options, ending), grace_seconds=GRACE_SECONDS)
     except StagerError as error:
         return _fail(error, options.termination_log)
     except OSError as error:

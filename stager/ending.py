@@ -26,10 +26,13 @@ def pause_until(ending: threading.Event) -> Callable[[float], None]:
     return pause
 
 
-def unless_ending(ending: threading.Event, work: Callable[[], Answer], seconds: float | None = None) -> Answer:
-    """What `work` returns or raises; raises `Stopped` as soon as `ending` is set, whatever `work` waits for.
+def unless_ending(
+    ending: threading.Event, work: Callable[[], Answer], seconds: float | None = None, *, grace_seconds: float = 0
+) -> Answer:
+    """What `work` returns or raises; raises `Stopped` when `ending` is set, whatever `work` waits for.
 
-    `work` runs in a thread of its own, which is left to itself then. Raises `TimeoutError` after `seconds`.
+    After `ending`, `work` still has `grace_seconds` to end by itself. It runs in a thread of its own, which is left to
+    itself then. Raises `TimeoutError` after `seconds`.
     """
     ended: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -40,9 +43,12 @@ def unless_ending(ending: threading.Event, work: Callable[[], Answer], seconds: 
             ended.put((None, error))
 
     threading.Thread(target=run, name="work", daemon=True).start()
+    stopped_at: float | None = None
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
-        if ending.is_set():
+        if ending.is_set() and stopped_at is None:
+            stopped_at = time.monotonic()
+        if stopped_at is not None and time.monotonic() - stopped_at >= grace_seconds:
             raise Stopped(STOPPED)
         try:
             answer, error = ended.get(timeout=LOOK_SECONDS)

@@ -70,6 +70,7 @@ class Lease:
         """Grows from holder to holder."""
         self.given_back: int | None = None
         """The number of the predecessor, if that one said that it was done; else it may still be at work, frozen."""
+        self._left = False
         self._counter = 0
         self._bumped = 0.0
         self._told = ("", 0.0)
@@ -131,9 +132,16 @@ class Lease:
         self._directory.rename(target)
         self._directory = target
 
+    def leave(self) -> None:
+        """Never say that the holder is done: a write of it may still be under way, so the next one has to wait."""
+        self._left = True
+
     def release(self) -> None:
-        """Say that the holder is done, so that the next one need not wait."""
+        """Say that the holder is done, so that the next one need not wait; from then on `require` raises."""
         self._still()
+        self._bumped = float("-inf")
+        if self._left:
+            return
         with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
             self._write(released=True)
 

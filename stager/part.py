@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stager.checkpoints import Checkpoint, Checkpoints
 from stager.content_hash import Buffer, ContentHash
-from stager.errors import StagerError
+from stager.ending import STOPPED
+from stager.errors import StagerError, Stopped
 from stager.listing import RemoteFile
 from stager.parts import Parts
 from stager.tree import Tree
@@ -40,6 +41,8 @@ class Part:
         self._hashing = False
         self._written: dict[int, int] = {}
         self._lock = threading.Lock()
+        self._writing = 0
+        self._stopped = False
         self._status: os.stat_result | None = None
 
     @property
@@ -82,13 +85,15 @@ class Part:
 
     def open(self, watch: Callable[[int], None]) -> None:
         """Open for writing; what an earlier run left is hashed again and kept as far as it is right."""
-        self._tree.make_folder(self.file.path.rpartition("/")[0])
-        self._parts.take_over(self.file, watch)
-        self._descriptor = self._tree.open(self._parts.path(self.file), os.O_RDWR | os.O_CREAT)
+        with self._may_write():
+            self._tree.make_folder(self.file.path.rpartition("/")[0])
+            self._parts.take_over(self.file, watch)
+            self._descriptor = self._tree.open(self._parts.path(self.file), os.O_RDWR | os.O_CREAT)
         self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
-        self._tree.truncate(self._descriptor, self._hashed)
-        self._checkpoints.restart(kept)
+        with self._may_write():
+            self._tree.truncate(self._descriptor, self._hashed)
+            self._checkpoints.restart(kept)
 
     def _verified_prefix(self, watch: Callable[[int], None]) -> list[Checkpoint]:
         kept: list[Checkpoint] = []
@@ -112,12 +117,22 @@ class Part:
         self._tree.require()
 
     def write(self, offset: int, content: Buffer) -> None:
-        """Write `content` at `offset`, and hash whatever is next in order, unless another stream is at it."""
-        view = memoryview(content)
-        end = offset
+        """Write `content` at `offset`, and hash whatever is next in order, unless another stream is at it.
+
+        Raises `Stopped` after `stop_writing`, and `StagerError` when the lease is lost.
+        """
+        with self._may_write():
+            end = self._write_all(memoryview(content), offset)
+            self._hash_in_order(offset, end, content)
+
+    def _write_all(self, view: memoryview, end: int) -> int:
         while view:
+            self._tree.require()
             count = os.pwrite(self._descriptor, view, end)
             view, end = view[count:], end + count
+        return end
+
+    def _hash_in_order(self, offset: int, end: int, content: Buffer) -> None:
         with self._lock:
             self._written[offset] = end
             if self._hashing:
@@ -126,6 +141,24 @@ class Part:
         if offset == self._hashed:
             self._advance(content, end)
         self._catch_up()
+
+    def stop_writing(self) -> bool:
+        """Let no further write begin; False while one is still under way, which nothing can call back."""
+        with self._lock:
+            self._stopped = True
+            return not self._writing
+
+    @contextlib.contextmanager
+    def _may_write(self) -> Iterator[None]:
+        with self._lock:
+            if self._stopped:
+                raise Stopped(STOPPED)
+            self._writing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._writing -= 1
 
     def _catch_up(self) -> None:
         """Hash from the page cache what other streams wrote next in order, until there is no more."""
@@ -151,8 +184,9 @@ class Part:
 
     def restart(self) -> None:
         """Throw away all bytes, to fetch them again."""
-        self._tree.truncate(self._descriptor, 0)
-        self._checkpoints.restart([])
+        with self._may_write():
+            self._tree.truncate(self._descriptor, 0)
+            self._checkpoints.restart([])
         self._hash, self._hashed, self._written = ContentHash(self.file), 0, {}
 
     def flush(self) -> None:

@@ -267,7 +267,11 @@ def _transfer(
         from stager.xet import fetch_whole_files  # only here, for the time that it takes to import
 
         fetch_whole_files(tree, listing, making, say=progress.say, ending=ending)
-    finished = [part.finished for part in transfer.run()]
-    making.clear(listing.files)
+    try:
+        finished = [part.finished for part in transfer.run()]
+    finally:
+        if not transfer.stop_writing():
+            lease.leave()
+    unless_ending(ending, lambda: making.clear(listing.files))
     unless_ending(ending, lambda: write_manifest(tree, listing, finished, supply.used))
     progress.say(progress.summary(len(finished)))

@@ -24,7 +24,7 @@ from stager.streams import TICK_SECONDS, StreamCount
 from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
-GRACE_SECONDS = 3.0
+GRACE_SECONDS = 1.0
 IDLE_SECONDS = 0.2
 FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
@@ -68,6 +68,11 @@ class Transfer:
     def missing_bytes(self) -> int:
         """What the volume has still to hold before all files are there, in bytes."""
         return sum(job.file.size - job.part.bytes_on_disk for job in self._jobs.all)
+
+    def stop_writing(self) -> bool:
+        """Let no stream begin another write; False while one is still in a write, which nothing can call back."""
+        still_writing = [job for job in self._jobs.all if not job.part.stop_writing()]
+        return not still_writing
 
     def run(self) -> list[Part]:
         """Fetch and verify everything; raises `StagerError` with every file that could not be had."""

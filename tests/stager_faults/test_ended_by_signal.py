@@ -1,8 +1,10 @@
 """A stager that is ended, at any byte, loses next to nothing; one that is asked to end does so within seconds."""
 
+import json
 import signal
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 from lab.hub.client import HubClient
 from stager.verify import problems
 
-from .conftest import SHARD, StartStager
-from .running import MIB, is_marked_complete
+from .conftest import COMMIT, SHARD, StartStager
+from .running import MIB, Stager, is_marked_complete
 
 LARGE = 6 * SHARD
 REFETCHED_PER_STREAM = 64 * MIB
@@ -111,3 +113,83 @@ def test_a_stager_of_which_every_connection_hangs_stops_as_well(start: StartStag
     began = time.monotonic()
     assert stager.wait(20).status == 143
     assert time.monotonic() - began < 8
+
+
+SILENT_PHASES = {
+    "list of files": ["stage", "--directory", "{tree}", "--repository", "acme/model", "--revision", COMMIT],
+    "making a lock": ["lock", "acme/model", "--revision", COMMIT, "--output", "{lock}.new"],
+    "mirror": ["mirror", "{lock}", "s3://models/mirror"],
+}
+
+
+@pytest.fixture
+def silent_server() -> Iterator[socket.socket]:
+    """Takes connections and never says anything."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        yield server
+
+
+@pytest.fixture
+def huge_tree(tmp_path: Path) -> Path:
+    """A tree with a manifest of version 1 and one sparse file that takes minutes to hash."""
+    size, digest = 1 << 38, "0" * 64
+    tree = tmp_path / "tree"
+    (tree / ".heavylift").mkdir(parents=True)
+    with (tree / "model.gguf").open("wb") as file:
+        file.truncate(size)
+    manifest = {
+        "version": 1,
+        "repository": "acme/model",
+        "revision": COMMIT,
+        "commit": COMMIT,
+        "files": [{"path": "model.gguf", "size": size, "sha256": digest, "mtime_ns": 1}],
+        "total_bytes": size,
+        "completed_at": "2026-01-01T00:00:00+00:00",
+    }
+    (tree / ".heavylift/manifest.json").write_text(json.dumps(manifest))
+    return tree
+
+
+def require_prompt_end(stager: Stager) -> None:
+    """Tell it to stop; without this signal it would go on for half a minute at least."""
+    stager.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    ended = stager.wait(60)
+    assert time.monotonic() - began < 8, "2 s, and some for a busy machine"
+    assert ended.status == 143, ended.log
+    assert "Traceback" not in ended.log
+
+
+@pytest.mark.parametrize("phase", SILENT_PHASES)
+def test_a_stager_whose_server_never_answers_stops(phase: str, silent_server: socket.socket, tmp_path: Path) -> None:
+    lock = tmp_path / "lock.json"
+    files = [{"path": "a", "size": 1, "sha256": "0" * 64}]
+    head = {"version": 1, "repository": "acme/model", "revision": COMMIT, "commit": COMMIT}
+    lock.write_text(json.dumps({**head, "files": files, "total_bytes": 1}))
+    arguments = [argument.format(tree=tmp_path / "tree", lock=lock) for argument in SILENT_PHASES[phase]]
+    url = f"http://127.0.0.1:{silent_server.getsockname()[1]}"
+    s3 = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    stager = Stager(arguments, log_directory=tmp_path, HF_ENDPOINT=url, **s3)
+    try:
+        connection, _ = silent_server.accept()
+        with connection:
+            require_prompt_end(stager)
+    finally:
+        stager.process.kill()
+
+
+@pytest.mark.parametrize("command", ["stage", "verify"])
+def test_a_stager_that_hashes_a_tree_stops(command: str, huge_tree: Path, tmp_path: Path) -> None:
+    arguments: dict[str, list[str | Path]] = {
+        "stage": ["stage", "--directory", huge_tree, "--repository", "acme/model", "--revision", COMMIT],
+        "verify": ["verify", huge_tree],
+    }
+    stager = Stager(arguments[command], log_directory=tmp_path)
+    descriptors = Path(f"/proc/{stager.process.pid}/fd")
+    try:
+        wait_until(lambda: any(place.resolve() == huge_tree / "model.gguf" for place in descriptors.iterdir()))
+        require_prompt_end(stager)
+    finally:
+        stager.process.kill()
+    assert is_marked_complete(huge_tree), "nothing was found wrong yet"

@@ -188,3 +188,22 @@ def test_a_torn_lease_is_waited_out(tmp_path: Path, ending: threading.Event) -> 
     (tmp_path / ".heavylift/lease.7").write_bytes(b'{"holder": "cut o')
     with lease(tmp_path, ending):
         assert (tmp_path / ".heavylift/lease.8").exists()
+
+
+def test_a_holder_that_gave_the_lease_back_may_write_no_more(tmp_path: Path, ending: threading.Event) -> None:
+    with lease(tmp_path, ending) as held:
+        held.require()
+    with pytest.raises(StagerError, match="lease"):
+        held.require()
+
+
+def test_a_lease_that_is_left_makes_the_next_one_wait_and_take_nothing_over(
+    tmp_path: Path, ending: threading.Event
+) -> None:
+    """As when a write is still under way that cannot be called back."""
+    said: list[str] = []
+    with lease(tmp_path, ending) as held:
+        held.leave()
+    with lease(tmp_path, ending, said) as successor:
+        assert successor.given_back is None
+    assert "is at work in" in said[0]

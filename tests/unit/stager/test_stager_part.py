@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stager.checkpoints import Checkpoint, Checkpoints
+from stager.errors import StagerError, Stopped
 from stager.listing import RemoteFile
 from stager.part import BLOCK_BYTES, Part
 from stager.parts import Parts
@@ -217,6 +218,49 @@ def test_another_name_of_a_part_is_not_written_through(tmp_path: Path) -> None:
     part.open(ignore)
     part.write(0, b"x")
     assert victim.read_bytes() == b"precious"
+
+
+def test_a_write_that_was_stuck_goes_no_further_once_the_lease_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may hold a write for minutes, long after the run was told to stop."""
+    stuck, let_go, given_back = threading.Event(), threading.Event(), threading.Event()
+    write_to_disk = os.pwrite
+    errors: list[Exception] = []
+
+    def require() -> None:
+        if given_back.is_set():
+            raise StagerError("the lease is given back")
+
+    def write_one_byte(descriptor: int, view: memoryview, offset: int) -> int:
+        stuck.set()
+        let_go.wait(30)
+        return write_to_disk(descriptor, view[:1], offset)
+
+    def write() -> None:
+        try:
+            part.write(0, b"four")
+        except StagerError as error:
+            errors.append(error)
+
+    tree = Tree(tmp_path, require)
+    parts = Parts(tree, 1)
+    parts.prepare(None)
+    part = Part(tree, parts, file_of(b"four"))
+    part.open(ignore)
+    monkeypatch.setattr("os.pwrite", write_one_byte)
+    stream = threading.Thread(target=write)
+    stream.start()
+    assert stuck.wait(30)
+    assert not part.stop_writing(), "the byte may still come"
+    given_back.set()
+    let_go.set()
+    stream.join()
+    assert [str(error) for error in errors] == ["the lease is given back"]
+    assert in_the_making(tmp_path).read_bytes() == b"f"
+    assert part.stop_writing()
+    with pytest.raises(Stopped):
+        part.write(1, b"our")
 
 
 def test_after_a_failed_fsync_nothing_is_kept(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
