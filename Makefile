@@ -82,8 +82,9 @@ bench-stager: $(READY) ## the stager beside hf download, s5cmd, boto3 and aria2c
 
 SEED ?= 1
 ROUNDS ?= 1000
-fuzz-stager: $(READY) ## kill, truncate, corrupt and delay at random: SEED=1 ROUNDS=1000
+fuzz-stager: $(READY) ## kill, truncate, corrupt, delay and fail the disk (as root) at random: SEED=1 ROUNDS=1000
 	@$(BIN)/python -m tests.fuzz.stager --seed $(SEED) --rounds $(ROUNDS)
+	@$(BIN)/python -m tests.fuzz.disk --seed $(SEED) --rounds $$(($(ROUNDS) / 10))
 
 fuzz-fleet: $(READY) ## kill, freeze, cut off and corrupt nodes that share a download: SEED=1 ROUNDS=1000, as root
 	@$(BIN)/python -m tests.fuzz.fleet --seed $(SEED) --rounds $(ROUNDS)

@@ -1,12 +1,20 @@
-"""The stager with blocks of 64 KiB instead of 32 MiB: a small file then crosses as many borders as a large one."""
+"""The stager with blocks of 64 KiB instead of 32 MiB: a small file then crosses as many borders as a large one.
+
+It also says how many bytes it received.
+"""
 
 import os
+import sys
+import threading
 
 import stager.jobs
 import stager.part
 import stager.ranges
 import stager.source
+import stager.stage
+from stager.content_hash import Buffer
 
+RECEIVED = "bytes received: "
 BLOCK_BYTES = 64 * 1024
 CHUNK_BYTES = 16 * 1024
 
@@ -19,8 +27,24 @@ def shrink() -> None:
         vars(module)["CHUNK_BYTES"] = CHUNK_BYTES
 
 
+class CountingPart(stager.part.Part):
+    """Counts what all files together were given by sources, which a connection that is dropped may not deliver."""
+
+    received = 0
+    _counting = threading.Lock()
+
+    def write(self, offset: int, content: Buffer) -> None:
+        """Write, and count."""
+        with self._counting:
+            CountingPart.received += len(content)
+        super().write(offset, content)
+
+
 if __name__ == "__main__":
     from stager.__main__ import main
 
     shrink()
-    os._exit(main())
+    vars(stager.stage)["Part"] = CountingPart
+    status = main()
+    print(f"{RECEIVED}{CountingPart.received}", file=sys.stderr, flush=True)
+    os._exit(status)

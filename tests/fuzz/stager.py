@@ -27,7 +27,8 @@ from lab.hub.client import HubClient, running_hub
 from stager.tree import Tree
 from stager.users import mark
 from stager.verify import problems
-from tests.fuzz.small_blocks import BLOCK_BYTES
+from tests.fuzz.links import Outside, remove_links
+from tests.fuzz.small_blocks import BLOCK_BYTES, RECEIVED
 
 CHECKOUT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -59,6 +60,9 @@ class Round:
     chance: random.Random
     done: list[str] = field(default_factory=list)
     checkpoints_hold: bool = True
+    links_planted: bool = False
+    received: int = 0
+    """Bytes that the last stager which could say so got from its sources."""
 
     def note(self, text: str) -> None:
         """Remember what was done."""
@@ -75,6 +79,7 @@ class World:
         self.share = directory / "share"
         self.lock = directory / "lock.json"
         self._directory = directory
+        self.outside = Outside(directory / "outside")
         self.truth = {name: self._fetch(name) for name in (*SIZES, *TEXTS)}
         self._write_lock()
 
@@ -253,6 +258,13 @@ def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
         stager.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGTERM)
 
 
+def plant_link(world: World, this: Round) -> None:
+    """Put a link to the outside somewhere into the tree, at a random moment of the run."""
+    time.sleep(this.chance.uniform(0, 0.8))
+    this.note(world.outside.plant(world.tree, this.chance))
+    this.links_planted, this.checkpoints_hold = True, False
+
+
 def finish(stager: subprocess.Popen[str], this: Round) -> int:
     """Wait for its end; it must come in time, by one of the known statuses and without a traceback."""
     try:
@@ -260,7 +272,10 @@ def finish(stager: subprocess.Popen[str], this: Round) -> int:
     except subprocess.TimeoutExpired:
         stager.kill()
         raise Wrong(f"it hangs:\n{stager.communicate()[1]}") from None
-    this.note(f"status {stager.returncode}: {log.splitlines()[-1] if log else ''}")
+    lines = log.splitlines() or [""]
+    if lines[-1].startswith(RECEIVED):
+        this.received = int(lines.pop().removeprefix(RECEIVED))
+    this.note(f"status {stager.returncode}: {lines[-1] if lines else ''}")
     if stager.returncode not in ENDED or "Traceback" in log:
         raise Wrong(f"it crashed with {stager.returncode}:\n{log}")
     return stager.returncode
@@ -277,7 +292,8 @@ def require_nothing_wrong_is_accepted(world: World) -> None:
 def require_completion(world: World, this: Round) -> None:
     """Without faults the next run completes the tree, and fetches no more than was missing and may be lost."""
     world.hub.clear_faults()
-    world.hub.clear_requests()
+    if this.links_planted:
+        remove_links(world.tree)
     missing = sum(len(content) - world.right_prefix(name) for name, content in world.truth.items())
     if finish(stager := world.start(), this) != 0:
         raise Wrong(f"it did not complete without faults: {stager.returncode}")
@@ -290,8 +306,8 @@ def require_completion(world: World, this: Round) -> None:
     if left:
         raise Wrong(f"left behind: {left}")
     allowed = missing + 2 * BLOCK_BYTES * STREAMS
-    if this.checkpoints_hold and world.hub.bytes_sent() > allowed:
-        raise Wrong(f"fetched {world.hub.bytes_sent()} bytes, {missing} were missing, {allowed} allowed")
+    if this.checkpoints_hold and this.received > allowed:
+        raise Wrong(f"received {this.received} bytes, {missing} were missing, {allowed} allowed")
 
 
 def play(world: World, this: Round) -> None:
@@ -309,15 +325,23 @@ def play(world: World, this: Round) -> None:
         options = choose_sources(world, this)
         pruning = [world.start_pruning()] if this.chance.random() < 0.25 else []
         stagers = [world.start(*options) for _ in range(this.chance.choice([1, 1, 1, 2]))]
+        if this.chance.random() < 0.15:
+            plant_link(world, this)
         end_at_random(this.chance.choice([*stagers, *pruning]), this)
         for pruner in pruning:
             this.note("a pruning at the same time")
             finish(pruner, this)
         for stager in stagers:
-            if finish(stager, this) == 0 and not (world.tree / ".heavylift/manifest.json").exists():
+            if (
+                finish(stager, this) == 0
+                and not this.links_planted
+                and not (world.tree / ".heavylift/manifest.json").exists()
+            ):
                 raise Wrong("it said that it was done, but there is no manifest")
         require_nothing_wrong_is_accepted(world)
     require_completion(world, this)
+    if not world.outside.is_untouched:
+        raise Wrong("something outside of the tree was touched")
 
 
 @contextmanager
@@ -352,7 +376,7 @@ def main(play_round: Callable[[World, Round], None] = play) -> int:
             except Wrong as wrong:
                 print(f"seed {options.seed}, round {number}: {wrong}\n" + "\n".join(this.done))
                 return 1
-            if (number + 1) % 50 == 0 or number + 1 == options.rounds:
+            if (number + 1) % 10 == 0 or number + 1 == options.rounds:
                 print(f"seed {options.seed}: {number + 1} rounds, {time.monotonic() - began:.0f} s", flush=True)
     return 0
 

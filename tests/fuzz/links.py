@@ -1,0 +1,54 @@
+"""Links that somebody plants in a staged tree while stagers are at work: nothing behind them may be touched."""
+
+import contextlib
+import random
+import shutil
+from pathlib import Path
+
+CONTENT = b"precious"
+
+
+class Outside:
+    """A folder beside the tree, with names that a stager would write, and what it must hold for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("manifest.json", "config.json", "users/fuzz", "parts/1/x", "lease.9"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(CONTENT)
+        self._names = self._listed()
+
+    def _listed(self) -> list[Path]:
+        return sorted(self.folder.rglob("*"))
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether every name and every byte is as it was."""
+        return self._listed() == self._names and all(
+            path.read_bytes() == CONTENT for path in self._names if path.is_file()
+        )
+
+    def plant(self, tree: Path, chance: random.Random) -> str:
+        """Put a link to the outside in the place of a file or folder of `tree`; returns what was done."""
+        paths = sorted(path for path in tree.rglob("*") if not path.is_symlink())
+        if not paths:
+            return "no link, the tree is empty"
+        place = chance.choice(paths)
+        hard = chance.random() < 0.3
+        with contextlib.suppress(FileNotFoundError, FileExistsError, NotADirectoryError):  # a stager was faster
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=True)
+                place.symlink_to(self.folder)
+            else:
+                place.unlink()
+                if hard:
+                    place.hardlink_to(self.folder / "manifest.json")
+                else:
+                    place.symlink_to(self.folder / chance.choice(["manifest.json", "missing"]))
+        return f"{'hard' if hard else 'symbolic'} link in the place of {place.relative_to(tree)}"
+
+
+def remove_links(tree: Path) -> None:
+    """Remove all symbolic links, as the stager's refusal asks for."""
+    for path in [path for path in tree.rglob("*") if path.is_symlink()]:
+        path.unlink()
