@@ -1,4 +1,4 @@
-"""The stager's doors: `python -m stager stage | lock | mirror | verify | prune`.
+"""The stager's subcommands: `python -m stager stage | lock | mirror | verify | prune`.
 
 Whatever fails ends with one clear line, an exit status that is not 0, and in a pod the same line as the termination
 message, so that `pulumi up` shows it.
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from stager import verify
 from stager.command_line import membership, parser
-from stager.ending import unless_ending
 from stager.errors import StagerError, Stopped, Unanswered, WrongUsage
-from stager.order import Order
 from stager.progress import Progress
 from stager.prune import Pruning, prune
 from stager.source_name import HUB
+from stager.stage_request import StageRequest
+from stager.stopping import unless_stopped
 from stager.volume import volume_error
 
-# A door imports itself what needs more than the standard library: `prune` and `verify` run without requirements.
+# A subcommand imports itself what needs more than the standard library: `prune` and `verify` run without requirements.
 
 READABLE_FOR_ALL = 0o022
 USAGE_STATUS = 2
@@ -35,30 +35,32 @@ GRACE_SECONDS = 1.6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one door; returns the exit status: 0 done, 1 refused or failed, 2 wrong usage, 75 unanswered, 143 stopped.
+    """Run one subcommand and return the exit status.
 
-    The stage Job is tried again after 75 and 143, and not after 1 and 2.
+    0: done, 1: refused or failed, 2: wrong usage, 75: unanswered, 143: stopped. The stage Job retries 75 and 143 only.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["verify"]:
         return verify.main(arguments[1:], program="stager verify")
     options = parser().parse_args(arguments)
-    ending, told_to_end = threading.Event(), threading.Event()
+    stop_event, stop_signal = threading.Event(), threading.Event()
 
     def end(*_: object) -> None:
-        told_to_end.set()
-        ending.set()
+        stop_signal.set()
+        stop_event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     os.umask(READABLE_FOR_ALL)
-    doors = {"stage": _stage, "lock": _lock, "mirror": _mirror, "prune": _prune}
+    subcommands = {"stage": _stage, "lock": _lock, "mirror": _mirror, "prune": _prune}
     try:
-        unless_ending(told_to_end, lambda: doors[options.door](options, ending), grace_seconds=GRACE_SECONDS)
+        unless_stopped(
+            stop_signal, lambda: subcommands[options.subcommand](options, stop_event), grace_seconds=GRACE_SECONDS
+        )
     except StagerError as error:
         return _fail(error, options.termination_log)
     except OSError as error:
-        return _fail(volume_error(error, Path(error.filename or options.door)), options.termination_log)
+        return _fail(volume_error(error, Path(error.filename or options.subcommand)), options.termination_log)
     return 0
 
 
@@ -77,10 +79,10 @@ def _fail(error: StagerError, termination_log: Path) -> int:
             return 1
 
 
-def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
+def _stage(options: argparse.Namespace, stop_event: threading.Event) -> None:
     from stager.stage import stage
 
-    order = Order(
+    request = StageRequest(
         directory=options.directory,
         repository=options.repository,
         revision=options.revision,
@@ -96,10 +98,10 @@ def _stage(options: argparse.Namespace, ending: threading.Event) -> None:
         fleet=membership(options),
     )
     with Progress() as progress:
-        stage(order, progress, ending)
+        stage(request, progress, stop_event)
 
 
-def _lock(options: argparse.Namespace, ending: threading.Event) -> None:
+def _lock(options: argparse.Namespace, stop_event: threading.Event) -> None:
     from stager.lock import LOCKS, lock_from_hub, lock_from_manifest, require_place, write_lock
 
     _require_one_origin(options)
@@ -109,7 +111,7 @@ def _lock(options: argparse.Namespace, ending: threading.Event) -> None:
         listing = lock_from_manifest(options.from_manifest)
     else:
         with Progress() as progress:
-            listing = lock_from_hub(options.repository, options.revision, options.include, progress, ending)
+            listing = lock_from_hub(options.repository, options.revision, options.include, progress, stop_event)
     output = options.output or LOCKS / f"{listing.repository.split('/')[-1].lower()}.lock.json"
     write_lock(output, listing)
     print(f"{output}: {len(listing.files)} files, {listing.total_bytes:,} bytes of {listing.commit}")
@@ -121,7 +123,7 @@ def _require_one_origin(options: argparse.Namespace) -> None:
         raise WrongUsage("lock: expected REPOSITORY and --revision (and --include), or --from-manifest DIR alone")
 
 
-def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
+def _mirror(options: argparse.Namespace, stop_event: threading.Event) -> None:
     from stager.lockfile import read_lock
     from stager.mirror import mirror
 
@@ -133,11 +135,11 @@ def _mirror(options: argparse.Namespace, ending: threading.Event) -> None:
             streams=options.streams,
             stall_seconds=options.stall_seconds,
             progress=progress,
-            ending=ending,
+            stop_event=stop_event,
         )
 
 
-def _prune(options: argparse.Namespace, ending: threading.Event) -> None:
+def _prune(options: argparse.Namespace, stop_event: threading.Event) -> None:
     pruning = Pruning(
         mount=options.mount,
         keep_newest=options.keep_newest,
@@ -146,7 +148,7 @@ def _prune(options: argparse.Namespace, ending: threading.Event) -> None:
         dry_run=options.dry_run,
         lease_seconds=options.lease_seconds,
     )
-    prune(pruning, say=lambda line: print(line, flush=True), ending=ending)
+    prune(pruning, say=lambda line: print(line, flush=True), stop_event=stop_event)
 
 
 if __name__ == "__main__":

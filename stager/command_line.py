@@ -13,8 +13,14 @@ from urllib.parse import urlsplit
 from stager.errors import WrongUsage
 from stager.lease import LEASE_SECONDS
 from stager.listing import REPOSITORY
-from stager.order import DEFAULT_STALL_SECONDS, FLEET_SECRET, PATIENCE_SECONDS, Membership, default_mirror_streams
 from stager.source_name import HUB, is_web_address
+from stager.stage_request import (
+    DEFAULT_STALL_SECONDS,
+    FLEET_SECRET,
+    PEER_TIMEOUT_SECONDS,
+    Membership,
+    default_mirror_streams,
+)
 from stager.streams import MOST_STREAMS
 from stager.users import USER
 from stager.verify import TERMINATION_LOG
@@ -22,42 +28,46 @@ from stager.verify import TERMINATION_LOG
 MOST_SECONDS = 86_400
 SECRET = re.compile(r"[!-~]{16,200}")
 
-Doors = argparse._SubParsersAction
+Subcommands = argparse._SubParsersAction
 
 
 def parser() -> argparse.ArgumentParser:
-    """A parser for all doors; the chosen one is in `door`. `verify` reads its own arguments."""
+    """A parser for all subcommands; the chosen one is in `subcommand`. `verify` reads its own arguments."""
     whole = argparse.ArgumentParser(prog="stager", description="Bring verified weights onto a volume.")
-    doors = whole.add_subparsers(dest="door", required=True, metavar="DOOR")
+    subcommands = whole.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
     for add in (_add_stage, _add_lock, _add_mirror, _add_prune):
-        door = add(doors)
-        door.add_argument("--termination-log", type=_path, default=TERMINATION_LOG, help="default: %(default)s")
-    doors.add_parser("verify", help="check a staged directory against its manifest", add_help=False)
+        subcommand = add(subcommands)
+        subcommand.add_argument("--termination-log", type=_path, default=TERMINATION_LOG, help="default: %(default)s")
+    subcommands.add_parser("verify", help="check a staged directory against its manifest", add_help=False)
     return whole
 
 
-def _add_stage(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    door = doors.add_parser("stage", help="download, verify and mark one repository at one revision")
-    door.add_argument("--directory", type=_path, required=True, help="where the files go, <mount>/<digest>")
-    door.add_argument("--repository", type=_repository, required=True, help="the repository on the hub, owner/name")
-    door.add_argument("--revision", type=_text, required=True, help="a full commit, or a branch with --allow-unpinned")
-    _add_include(door)
-    door.add_argument("--lock", type=_path, help="stage exactly the files of this lock")
-    door.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
-    door.add_argument("--user", type=_user, metavar="NAMESPACE/STACK", help="mark the directory as this stack's")
-    _add_lease(door)
-    _add_sources(door, None, "as many as the line rewards")
-    door.add_argument(
+def _add_stage(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    subcommand = subcommands.add_parser("stage", help="download, verify and mark one repository at one revision")
+    subcommand.add_argument("--directory", type=_path, required=True, help="where the files go, <mount>/<digest>")
+    subcommand.add_argument(
+        "--repository", type=_repository, required=True, help="the repository on the hub, owner/name"
+    )
+    subcommand.add_argument(
+        "--revision", type=_text, required=True, help="a full commit, or a branch with --allow-unpinned"
+    )
+    _add_include(subcommand)
+    subcommand.add_argument("--lock", type=_path, help="stage exactly the files of this lock")
+    subcommand.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
+    subcommand.add_argument("--user", type=_user, metavar="NAMESPACE/STACK", help="mark the directory as this stack's")
+    _add_lease(subcommand)
+    _add_sources(subcommand, None, "as many as the line rewards")
+    subcommand.add_argument(
         "--native-xet",
         action="store_true",
         help=f"let the hub's own client fetch whole files, by Xet's protocol where it can; {HUB} must be asked first",
     )
-    _add_fleet(door)
-    return door
+    _add_fleet(subcommand)
+    return subcommand
 
 
-def _add_fleet(door: argparse.ArgumentParser) -> None:
-    door.add_argument(
+def _add_fleet(subcommand: argparse.ArgumentParser) -> None:
+    subcommand.add_argument(
         "--peer",
         dest="peers",
         type=_peer,
@@ -66,53 +76,55 @@ def _add_fleet(door: argparse.ArgumentParser) -> None:
         metavar="NAME=http://HOST:PORT",
         help=f"a node that stages the same; repeat for all, this one too, in one order (needs {FLEET_SECRET}, --lock)",
     )
-    door.add_argument("--node", type=_text, metavar="NAME", help="which of the peers this one is")
-    door.add_argument(
+    subcommand.add_argument("--node", type=_text, metavar="NAME", help="which of the peers this one is")
+    subcommand.add_argument(
         "--peer-seconds",
         type=_between(float, 0.1, MOST_SECONDS),
-        default=PATIENCE_SECONDS,
+        default=PEER_TIMEOUT_SECONDS,
         help="fetch what a node was to fetch that was silent, or got nowhere, for so long (default: %(default)s)",
     )
 
 
-def _add_lock(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    door = doors.add_parser("lock", help="write the weights lock of a repository")
-    door.add_argument("repository", nargs="?", type=_repository, help="the repository on the hub, owner/name")
-    door.add_argument("--revision", type=_text, help="a branch, tag or commit")
-    _add_include(door)
-    door.add_argument("--from-manifest", type=_path, metavar="DIR", help="lock what was staged in DIR instead")
-    door.add_argument("--output", type=_path, metavar="FILE", help="default: weights/<name>.lock.json")
-    return door
+def _add_lock(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    subcommand = subcommands.add_parser("lock", help="write the weights lock of a repository")
+    subcommand.add_argument("repository", nargs="?", type=_repository, help="the repository on the hub, owner/name")
+    subcommand.add_argument("--revision", type=_text, help="a branch, tag or commit")
+    _add_include(subcommand)
+    subcommand.add_argument("--from-manifest", type=_path, metavar="DIR", help="lock what was staged in DIR instead")
+    subcommand.add_argument("--output", type=_path, metavar="FILE", help="default: weights/<name>.lock.json")
+    return subcommand
 
 
-def _add_mirror(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    door = doors.add_parser("mirror", help="fill an S3 mirror with what a lock lists")
-    door.add_argument("lock", type=_path, help="the lock file")
-    door.add_argument("target", help="s3://bucket/prefix")
-    _add_sources(door, default_mirror_streams(), f"two for each core, 8 to 16; here {default_mirror_streams()}")
-    return door
+def _add_mirror(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    subcommand = subcommands.add_parser("mirror", help="fill an S3 mirror with what a lock lists")
+    subcommand.add_argument("lock", type=_path, help="the lock file")
+    subcommand.add_argument("target", help="s3://bucket/prefix")
+    _add_sources(subcommand, default_mirror_streams(), f"two for each core, 8 to 16; here {default_mirror_streams()}")
+    return subcommand
 
 
-def _add_prune(doors: Doors[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    door = doors.add_parser("prune", help="remove staged directories that no server uses")
-    door.add_argument("mount", type=_path, help="the directory under which weights are staged")
-    door.add_argument("--in-use", action="append", default=[], metavar="DIGEST", help="never remove this one; repeat")
-    door.add_argument(
+def _add_prune(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    subcommand = subcommands.add_parser("prune", help="remove staged directories that no server uses")
+    subcommand.add_argument("mount", type=_path, help="the directory under which weights are staged")
+    subcommand.add_argument(
+        "--in-use", action="append", default=[], metavar="DIGEST", help="never remove this one; repeat"
+    )
+    subcommand.add_argument(
         "--keep-newest", type=_between(int, 0), required=True, metavar="N", help="never remove the N completed last"
     )
-    door.add_argument(
+    subcommand.add_argument(
         "--user",
         type=_user,
         metavar="NAMESPACE/STACK",
         help="only what this stack staged, the N being those it staged last; what another needs too is kept for it",
     )
-    door.add_argument("--dry-run", action="store_true", help="only say what would be removed")
-    _add_lease(door)
-    return door
+    subcommand.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    _add_lease(subcommand)
+    return subcommand
 
 
-def _add_lease(door: argparse.ArgumentParser) -> None:
-    door.add_argument(
+def _add_lease(subcommand: argparse.ArgumentParser) -> None:
+    subcommand.add_argument(
         "--lease-seconds",
         type=_between(float, 1, MOST_SECONDS),
         default=LEASE_SECONDS,
@@ -120,27 +132,27 @@ def _add_lease(door: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_include(door: argparse.ArgumentParser) -> None:
-    door.add_argument(
+def _add_include(subcommand: argparse.ArgumentParser) -> None:
+    subcommand.add_argument(
         "--include", type=_text, action="append", default=[], metavar="PATTERN", help="only files that match; repeat"
     )
 
 
-def _add_sources(door: argparse.ArgumentParser, streams: int | None, by_default: str) -> None:
-    door.add_argument(
+def _add_sources(subcommand: argparse.ArgumentParser, streams: int | None, by_default: str) -> None:
+    subcommand.add_argument(
         "--source",
         dest="sources",
         action="append",
         metavar="SOURCE",
         help=f"{HUB} (the default), s3://bucket/prefix, https://host/path or /directory; repeat, the preferred first",
     )
-    door.add_argument(
+    subcommand.add_argument(
         "--streams",
         type=_between(int, 1, MOST_STREAMS),
         default=streams,
         help=f"connections at once (default: {by_default})",
     )
-    door.add_argument(
+    subcommand.add_argument(
         "--stall-seconds",
         type=_between(float, 0.1, MOST_SECONDS),
         default=DEFAULT_STALL_SECONDS,

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from stager.listing import Listing, RemoteFile
-from stager.order import Membership
 from stager.peer import Peer
+from stager.stage_request import Membership
 
 LATE_FACTOR = 2
 """Whoever has all waits so many times longer for a node that was never heard."""
@@ -68,15 +68,15 @@ class Fleet:
         *,
         is_held_up: Callable[[], bool],
         say: Callable[[str], None],
-        ending: threading.Event,
+        stop_event: threading.Event,
     ) -> None:
         self._peers = list(peers)
         self._orders = orders(listing.files, len(peers))
         self._pause_seconds = max(ASK_SECONDS, len(peers) * ASK_SECONDS_FOR_EACH)
-        self._patience = membership.patience_seconds
+        self._retries = membership.timeout_seconds
         self._is_held_up = is_held_up
         self._say = say
-        self._ending = ending
+        self._stop_event = stop_event
         self._closed = threading.Event()
         self._holders: dict[str, list[Peer]] = {file.path: [] for file in listing.files}
         self._looked = threading.Semaphore(0)
@@ -101,7 +101,7 @@ class Fleet:
 
     def _watch(self, peer: Peer) -> None:
         heard, gone, looked = False, False, time.monotonic()
-        while not (self._closed.is_set() or self._ending.is_set()):
+        while not (self._closed.is_set() or self._stop_event.is_set()):
             for path in peer.look():
                 if peer not in self._holders[path]:
                     self._holders[path].append(peer)
@@ -111,10 +111,10 @@ class Fleet:
             if peer.is_heard and not heard:
                 self._say(f"{peer.name} is there")
             heard = peer.is_heard
-            if peer.is_gone(self._patience) and not (gone or peer.done or peer.banished):
+            if peer.is_gone(self._retries) and not (gone or peer.done or peer.banished):
                 what = "progress" if peer.was_heard else "answer"
-                self._say(f"{peer.name}: no {what} for {self._patience:g} s; the others fetch what it was to fetch")
-            gone = peer.is_gone(self._patience)
+                self._say(f"{peer.name}: no {what} for {self._retries:g} s; the others fetch what it was to fetch")
+            gone = peer.is_gone(self._retries)
             self._looked.release()
             varied = random.uniform(0.8, 1.2)  # noqa: S311 - it is no secret
             self._closed.wait(self._pause_seconds * varied)
@@ -131,7 +131,7 @@ class Fleet:
             peer = self._peers[place]
             if peer is None:
                 return True
-            if not peer.is_gone(self._patience):
+            if not peer.is_gone(self._retries):
                 return False
         return True
 
@@ -142,18 +142,18 @@ class Fleet:
         nodes, those never heard, it stays a while as well.
         """
         said: list[str] = []
-        while not self._ending.is_set():
+        while not self._stop_event.is_set():
             needy = [peer.name for peer in self.others if self._is_needy(peer, told, for_late)]
             if not needy:
                 return
             if needy != said:
                 self._say(f"staged; stays for the nodes that fetch from here: {', '.join(needy)}")
                 said = needy
-            self._ending.wait(0.2)
+            self._stop_event.wait(0.2)
 
     def _is_needy(self, peer: Peer, told: Collection[int], for_late: bool) -> bool:
         if peer.banished or (peer.done and (peer.place in told or peer.is_gone(TELL_SECONDS))):
             return False
         if not peer.was_heard:
-            return for_late and time.monotonic() - self._started < LATE_FACTOR * self._patience
-        return not peer.is_gone(LATE_FACTOR * self._patience)
+            return for_late and time.monotonic() - self._started < LATE_FACTOR * self._retries
+        return not peer.is_gone(LATE_FACTOR * self._retries)

@@ -22,12 +22,12 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from stager.ending import pause_until, unless_ending
 from stager.environment import hub_endpoint
 from stager.errors import SourceRefusal, SourceTrouble, StagerError
 from stager.listing import FULL_COMMIT, Listing, RemoteFile
-from stager.patience import Patience, ask_patiently
 from stager.ranges import TRANSIENT, Address, server_wait, without_secrets
+from stager.retry import RetryPolicy, ask_with_retries
+from stager.stopping import pause_until, unless_stopped
 
 ANSWER_SECONDS = 30
 LISTING_SECONDS = 120
@@ -40,20 +40,20 @@ def listing_from_hub(
     repository: str,
     revision: str,
     *,
-    patience: Patience,
+    retries: RetryPolicy,
     say: Callable[[str], None],
-    ending: threading.Event,
+    stop_event: threading.Event,
 ) -> Listing:
     """All files of `repository` at `revision`, asked for again while the hub fails in passing."""
     hub = Hub()
 
     def ask() -> Listing:
         try:
-            return unless_ending(ending, lambda: hub.listing(repository, revision), LISTING_SECONDS)
+            return unless_stopped(stop_event, lambda: hub.listing(repository, revision), LISTING_SECONDS)
         except TimeoutError as error:
             raise SourceTrouble(f"{hub.name}: {error}") from None
 
-    return ask_patiently(ask, patience=patience, say=say, pause=pause_until(ending))
+    return ask_with_retries(ask, retries=retries, say=say, pause=pause_until(stop_event))
 
 
 class Hub:
@@ -105,7 +105,7 @@ class Hub:
 
     def _metadata(self, listing: Listing, file: RemoteFile):  # type: ignore[no-untyped-def]
         url = hf_hub_url(listing.repository, file.path, revision=listing.commit, endpoint=self.endpoint)
-        return unless_ending(
+        return unless_stopped(
             threading.Event(),
             lambda: get_hf_file_metadata(url, timeout=ANSWER_SECONDS, library_name="heavylift-stager"),
             2 * ANSWER_SECONDS,

@@ -51,16 +51,22 @@ class Claim:
 class Lease:
     """Held while the `with` block runs; entering waits until nobody else holds it.
 
-    `say` gets a line when there is somebody to wait for, and one each minute; `ending` ends the waiting with `Stopped`.
-    The counter must stand still for `seconds` before another stager takes over.
+    `say` gets a line when there is somebody to wait for, and one each minute. `stop_event` ends the wait
+    with `Stopped`.
+    Another stager takes over once the counter has not changed for `seconds`.
     """
 
     def __init__(
-        self, directory: Path, *, say: Callable[[str], None], ending: threading.Event, seconds: float = LEASE_SECONDS
+        self,
+        directory: Path,
+        *,
+        say: Callable[[str], None],
+        stop_event: threading.Event,
+        seconds: float = LEASE_SECONDS,
     ) -> None:
         self._directory = directory
         self._say = say
-        self._ending = ending
+        self._stop_event = stop_event
         self._abandoned_seconds = seconds
         self._bump_seconds = seconds / BUMPS_PER_LEASE
         self._holder = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex[:8]}"
@@ -79,7 +85,7 @@ class Lease:
 
     def __enter__(self) -> Lease:
         while not self._enter():
-            if self._ending.wait(RETRY_SECONDS):
+            if self._stop_event.wait(RETRY_SECONDS):
                 raise Stopped(STOPPED)
         self._heart.start()
         return self
@@ -171,7 +177,7 @@ class Lease:
             self._tell(current.holder)
             if current != waited_for:
                 waited_for, still_since = current, time.monotonic()
-            if self._ending.wait(min(1.0, self._bump_seconds / 4)):
+            if self._stop_event.wait(min(1.0, self._bump_seconds / 4)):
                 raise Stopped(STOPPED)
 
     def _tell(self, holder: str) -> None:

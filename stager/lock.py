@@ -13,17 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stager.content_hash import ContentHash
-from stager.ending import pause_until
 from stager.environment import require_usable_environment
 from stager.errors import StagerError
 from stager.listing import Listing, RemoteFile, select
 from stager.lockfile import listing_of, render_lock
-from stager.patience import Patience
 from stager.progress import Progress
 from stager.ranges import RangeReader
+from stager.retry import RetryPolicy
 from stager.source import sources
 from stager.source_name import HUB
-from stager.supply import Supply, Unobtainable
+from stager.source_pool import SourcePool, Unobtainable
+from stager.stopping import pause_until
 from stager.verify import Unverified, read_manifest
 from stager.volume import make_directory, replace_file, volume_error
 
@@ -31,25 +31,25 @@ STREAMS = 8
 STALL_SECONDS = 30.0
 LOCKS = Path("weights")
 """Where locks lie unless told otherwise, beside the stack files."""
-AT_A_TERMINAL = Patience(waits=(0.3, 1, 3))
+AT_A_TERMINAL = RetryPolicy(waits=(0.3, 1, 3))
 """Somebody waits for a lock, and can ask for it again."""
 
 
 def lock_from_hub(
-    repository: str, revision: str, include: Sequence[str], progress: Progress, ending: threading.Event
+    repository: str, revision: str, include: Sequence[str], progress: Progress, stop_event: threading.Event
 ) -> Listing:
     """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
     require_usable_environment()
     from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
 
-    pause = pause_until(ending)
+    pause = pause_until(stop_event)
     listing = select(
-        listing_from_hub(repository, revision, patience=AT_A_TERMINAL, say=progress.say, ending=ending), include
+        listing_from_hub(repository, revision, retries=AT_A_TERMINAL, say=progress.say, stop_event=stop_event), include
     )
     reader = RangeReader(streams=STREAMS, stall_seconds=STALL_SECONDS)
-    supply = Supply(sources([HUB], listing, reader), say=progress.say, pause=pause, patience=AT_A_TERMINAL)
+    source_pool = SourcePool(sources([HUB], listing, reader), say=progress.say, pause=pause, retries=AT_A_TERMINAL)
     with ThreadPoolExecutor(max_workers=STREAMS) as pool:
-        files = tuple(pool.map(lambda file: file if file.sha256 else _with_sha256(file, supply), listing.files))
+        files = tuple(pool.map(lambda file: file if file.sha256 else _with_sha256(file, source_pool), listing.files))
     return dataclasses.replace(listing, files=files)
 
 
@@ -78,10 +78,10 @@ def write_lock(path: Path, listing: Listing) -> None:
         raise volume_error(error, path) from None
 
 
-def _with_sha256(file: RemoteFile, supply: Supply) -> RemoteFile:
+def _with_sha256(file: RemoteFile, source_pool: SourcePool) -> RemoteFile:
     content_hash = ContentHash(file)
     try:
-        for chunk in supply.read(file, 0, file.size):
+        for chunk in source_pool.read(file, 0, file.size):
             content_hash.update(chunk)
     except Unobtainable as reason:
         raise StagerError(str(reason)) from None

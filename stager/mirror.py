@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stager.content_hash import ContentHash
-from stager.ending import STOPPED, pause_until
 from stager.errors import StagerError, Stopped
 from stager.listing import Listing, RemoteFile
 from stager.multipart import PART_BYTES, MultipartUpload, Range, ranges
@@ -30,7 +29,8 @@ from stager.ranges import RangeReader
 from stager.s3 import s3_client
 from stager.source import object_key, sources
 from stager.source_name import require_mirror, require_names
-from stager.supply import Supply, Unobtainable
+from stager.source_pool import SourcePool, Unobtainable
+from stager.stopping import STOPPED, pause_until
 from stager.verify import OWN_DIRECTORY
 
 MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
@@ -44,14 +44,14 @@ def mirror(
     streams: int,
     stall_seconds: float,
     progress: Progress,
-    ending: threading.Event,
+    stop_event: threading.Event,
 ) -> None:
     """Bring every file of `listing` to `target` (`s3://bucket/prefix`), verified; raises `StagerError`."""
     require_names(source_names)
     require_mirror(target)
     reader = RangeReader(streams=streams, stall_seconds=stall_seconds)
     fetch, read_back = (
-        Supply(sources(names, listing, reader), say=progress.say, pause=pause_until(ending))
+        SourcePool(sources(names, listing, reader), say=progress.say, pause=pause_until(stop_event))
         for names in (source_names, [target])
     )
     progress.total = listing.total_bytes
@@ -65,7 +65,7 @@ def mirror(
             pool=pool,
             streams=streams,
             progress=progress,
-            ending=ending,
+            stop_event=stop_event,
         )
         try:
             for file in listing.files:
@@ -76,7 +76,7 @@ def mirror(
             raise StagerError(str(reason)) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            ending.set()
+            stop_event.set()
     progress.say(progress.summary(len(listing.files)))
 
 
@@ -87,12 +87,12 @@ class _Filling:
     client: Any
     bucket: str
     key: Callable[[str], str]
-    sources: Supply
-    read_back: Supply
+    sources: SourcePool
+    read_back: SourcePool
     pool: ThreadPoolExecutor
     streams: int
     progress: Progress
-    ending: threading.Event
+    stop_event: threading.Event
 
     def bring(self, file: RemoteFile) -> None:
         """Make the mirror have `file`, verified; sends nothing when it has."""
@@ -116,10 +116,10 @@ class _Filling:
             etag, problem = self._send_small(file, skip) if file.size <= PART_BYTES else self._send_parts(file, skip)
             if etag is not None:
                 return etag
-            origin = ", ".join(self.sources.suppliers(file)) or "the mirror"
+            origin = ", ".join(self.sources.origins(file)) or "the mirror"
             problem = f"{file.path}: wrong content from {origin}: {problem}"
             self.progress.say(problem)
-            self.sources.forget_suppliers(file)
+            self.sources.forget_origins(file)
             self.progress.add_fetched(-file.size)
         raise StagerError(problem)
 
@@ -174,13 +174,13 @@ class _Filling:
         while under_way:
             yield under_way.popleft().result()
 
-    def _fetch(self, supply: Supply, file: RemoteFile, part: Range, skip: int = 0) -> bytearray:
+    def _fetch(self, source_pool: SourcePool, file: RemoteFile, part: Range, skip: int = 0) -> bytearray:
         content = bytearray()
-        for chunk in supply.read(file, part.start, part.end, skip=skip):
-            if self.ending.is_set():
+        for chunk in source_pool.read(file, part.start, part.end, skip=skip):
+            if self.stop_event.is_set():
                 raise Stopped(STOPPED)
             content += chunk
-            if supply is self.sources:
+            if source_pool is self.sources:
                 self.progress.add_fetched(len(chunk))
         return content
 

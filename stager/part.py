@@ -16,10 +16,10 @@ from pathlib import Path
 
 from stager.checkpoints import Checkpoint, Checkpoints
 from stager.content_hash import Buffer, ContentHash
-from stager.ending import STOPPED
 from stager.errors import StagerError, Stopped
 from stager.listing import RemoteFile
 from stager.parts import Parts
+from stager.stopping import STOPPED
 from stager.tree import Tree
 from stager.verify import Expected, read_from_disk
 

@@ -13,8 +13,8 @@ from urllib3.exceptions import HTTPError
 
 from stager.errors import SourceRefusal, SourceTrouble
 from stager.listing import Listing, RemoteFile
-from stager.order import Membership
 from stager.ranges import Address, AddressStale, RangeReader
+from stager.stage_request import Membership
 
 ANSWER_SECONDS = 5.0
 HEARD_SECONDS = 10.0
@@ -108,13 +108,13 @@ class Peer:
             and time.monotonic() - self._heard_at < HEARD_SECONDS
         )
 
-    def is_lost(self, patience: float) -> bool:
+    def is_lost(self, timeout_seconds: float) -> bool:
         """Whether it was silent for so long."""
-        return time.monotonic() - self._heard_at > patience
+        return time.monotonic() - self._heard_at > timeout_seconds
 
-    def is_gone(self, patience: float) -> bool:
+    def is_gone(self, timeout_seconds: float) -> bool:
         """Whether others are to fetch what it was to fetch: it was silent, or got nowhere, for so long."""
-        return self.banished or self.is_lost(patience) or time.monotonic() - self._moved_at > patience
+        return self.banished or self.is_lost(timeout_seconds) or time.monotonic() - self._moved_at > timeout_seconds
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` up to `end`; raises `SourceTrouble` whatever is wrong."""

@@ -20,17 +20,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stager.digest import DIGEST
-from stager.ending import unless_ending
 from stager.errors import StagerError, WrongUsage
 from stager.lease import LEASE_SECONDS, Lease
 from stager.manifest import withdraw_manifest
+from stager.stopping import unless_stopped
 from stager.tree import Tree
 from stager.users import marked_ns, unmark, users
 from stager.verify import MANIFEST, OWN_DIRECTORY, LinkInTheWay, Unverified, read_manifest
 from stager.volume import volume_error
 
 # What is removed is first renamed, in one step, and then emptied at leisure.
-GRAVE = re.compile(rf"{DIGEST.pattern}\.removed\.[0-9a-f]{{8}}")
+TRASH = re.compile(rf"{DIGEST.pattern}\.removed\.[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)
@@ -59,30 +59,30 @@ class Staged:
         return f"{self.path.name}: {self.what}{f', staged for {marks}' if marks else ''}"
 
 
-def prune(pruning: Pruning, *, say: Callable[[str], None], ending: threading.Event) -> list[Path]:
+def prune(pruning: Pruning, *, say: Callable[[str], None], stop_event: threading.Event) -> list[Path]:
     """Remove what is not to be kept; returns what was (or would be) removed. Raises `StagerError`."""
     wrong = [digest for digest in pruning.in_use if not DIGEST.fullmatch(digest)]
     if wrong:
         raise WrongUsage(f"--in-use {', '.join(wrong)}: expected the 16 hexadecimal digits of a directory's name")
     try:
-        return list(_removed(pruning, say, ending))
+        return list(_removed(pruning, say, stop_event))
     except OSError as error:
         raise volume_error(error, Path(error.filename or pruning.mount)) from None
 
 
-def _removed(pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> Iterator[Path]:
+def _removed(pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> Iterator[Path]:
     """Remove one after the other."""
     staged = _candidates(pruning)
     if not staged:
         say(f"{pruning.mount}: no weights are staged here{f' for {pruning.user}' if pruning.user else ''}")
     newest = [entry for entry in staged if entry.completed_ns][: pruning.keep_newest]
-    _empty_graves(pruning, say, ending)
+    _empty_trash(pruning, say, stop_event)
     for entry in staged:
         if entry in newest or entry.path.name in pruning.in_use:
             say(f"keeping {entry}")
-        elif _let_go(entry, pruning, say, ending):
+        elif _let_go(entry, pruning, say, stop_event):
             yield entry.path
-            _empty_graves(pruning, say, ending)
+            _empty_trash(pruning, say, stop_event)
 
 
 def _staged_directories(mount: Path) -> list[Staged]:
@@ -129,13 +129,13 @@ def _describe(path: Path) -> Staged:
     return Staged(path, what, manifest.completed_ns)
 
 
-def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> bool:
+def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> bool:
     """Remove a directory, or only the user's mark where others have theirs; True when it is (or would be) removed."""
     if pruning.dry_run:
         others = _other_users(entry, pruning)
         say(f"would keep {entry}, no longer for {pruning.user}" if others else f"would remove {entry}")
         return not others
-    with Lease(entry.path, say=say, ending=ending, seconds=pruning.lease_seconds) as lease:
+    with Lease(entry.path, say=say, stop_event=stop_event, seconds=pruning.lease_seconds) as lease:
         if pruning.user and _is_staged_anew(entry, pruning.user):
             say(f"keeping {entry}, which was staged again meanwhile")
             return False
@@ -168,9 +168,9 @@ def _is_staged_anew(entry: Staged, user: str) -> bool:
     return tree.status(MANIFEST) is not None if when is None else when != entry.marked_ns
 
 
-def _empty_graves(pruning: Pruning, say: Callable[[str], None], ending: threading.Event) -> None:
+def _empty_trash(pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> None:
     """Free the room of what was removed, now or by a run that was ended."""
-    for grave in [] if pruning.dry_run else _named(pruning.mount, GRAVE):
-        unless_ending(ending, functools.partial(shutil.rmtree, grave, ignore_errors=True))
-        if grave.exists():
-            say(f"{grave}: cannot be emptied wholly, the next prune tries again")
+    for trash in [] if pruning.dry_run else _named(pruning.mount, TRASH):
+        unless_stopped(stop_event, functools.partial(shutil.rmtree, trash, ignore_errors=True))
+        if trash.exists():
+            say(f"{trash}: cannot be emptied wholly, the next prune tries again")

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from stager.errors import SourceTrouble, StagerError
 from stager.fleet import Fleet, identity
 from stager.listing import Listing, RemoteFile
-from stager.order import Membership
 from stager.peer import Peer
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.serve import FileServer, Shelf
 from stager.source import Source
+from stager.source_pool import SourcePool
+from stager.stage_request import Membership
 from stager.streams import MOST_STREAMS
-from stager.supply import Supply
 
 HELD_AT_ONCE = 16
 """So many files all nodes together fetch from the source at once, so that the first are soon there for the others."""
@@ -42,7 +42,7 @@ class Sharing:
         *,
         stall_seconds: float,
         progress: Progress,
-        ending: threading.Event,
+        stop_event: threading.Event,
     ) -> None:
         self._listing = listing
         self._progress = progress
@@ -61,7 +61,9 @@ class Sharing:
         ]
         self._own: set[str] = set()
         self._moved = (-1, time.monotonic())
-        self.fleet = Fleet(membership, listing, peers, is_held_up=self._is_held_up, say=progress.say, ending=ending)
+        self.fleet = Fleet(
+            membership, listing, peers, is_held_up=self._is_held_up, say=progress.say, stop_event=stop_event
+        )
         self._staged_before = False
 
     def __enter__(self) -> Sharing:
@@ -73,12 +75,12 @@ class Sharing:
         self.fleet.close()
         self._server.__exit__()
 
-    def supply(
+    def source_pool(
         self, sources: Sequence[Source], kept: set[str], *, say: Callable[[str], None], pause: Callable[[float], None]
-    ) -> FleetSupply:
+    ) -> FleetSourcePool:
         """The sources and the other nodes as one; `kept` are paths of which something is on the volume already."""
         at_once = max(LEAST_HELD_AT_ONCE, HELD_AT_ONCE // self._members)
-        return FleetSupply(sources, self.fleet, self._shelf, self._own, at_once, kept, say=say, pause=pause)
+        return FleetSourcePool(sources, self.fleet, self._shelf, self._own, at_once, kept, say=say, pause=pause)
 
     def offer_all(self) -> None:
         """Everything was staged and verified by an earlier run."""
@@ -102,7 +104,7 @@ class Sharing:
         return bool(self._own) and now - since > HELD_UP_SECONDS
 
 
-class FleetSupply(Supply):
+class FleetSourcePool(SourcePool):
     """Gives each file from a node that has it, or from the sources where this node is to fetch it.
 
     `own` holds the paths that this node fetches from the sources just now, `at_once` many at most.
@@ -149,7 +151,7 @@ class FleetSupply(Supply):
             try:
                 for chunk in peer.read(file, start, end):
                     start += len(chunk)
-                    self._suppliers[file.path].add(peer.name)
+                    self._origins[file.path].add(peer.name)
                     yield chunk
                     if peer.banished:
                         break
@@ -165,12 +167,12 @@ class FleetSupply(Supply):
 
     def reject(self, file: RemoteFile) -> bool:
         """Banish the nodes that gave bytes of `file`; without any, as for other supplies."""
-        givers = [peer for peer in self._fleet.others if peer.name in self._suppliers[file.path]]
+        givers = [peer for peer in self._fleet.others if peer.name in self._origins[file.path]]
         if not givers:
             return super().reject(file)
         for peer in givers:
             if not peer.banished:
                 self._say(f"{peer.name}: gave wrong bytes of {file.path}; asking it for nothing more")
             peer.banished = True
-        self.forget_suppliers(file)
+        self.forget_origins(file)
         return True

@@ -13,23 +13,23 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stager.ending import pause_until, unless_ending
 from stager.environment import require_usable_environment
 from stager.errors import StagerError, WrongUsage
 from stager.lease import Lease
 from stager.listing import FULL_COMMIT, OLD_PART_SUFFIX, Listing, RemoteFile, select
 from stager.lockfile import read_lock
 from stager.manifest import checked, renew_manifest, withdraw_manifest, write_manifest
-from stager.order import Order
 from stager.part import Part
 from stager.parts import Parts
-from stager.patience import LONG_PATIENCE
 from stager.progress import Progress
 from stager.ranges import RangeReader
+from stager.retry import JOB_RETRIES
 from stager.source import sources
 from stager.source_name import HUB, require_names
+from stager.source_pool import SourcePool
+from stager.stage_request import StageRequest
+from stager.stopping import pause_until, unless_stopped
 from stager.streams import StreamCount
-from stager.supply import Supply
 from stager.transfer import Transfer
 from stager.tree import Tree
 from stager.users import mark
@@ -52,78 +52,82 @@ if TYPE_CHECKING:
     from stager.sharing import Sharing
 
 
-def stage(order: Order, progress: Progress, ending: threading.Event) -> None:
-    """Bring the directory to completion; raises `StagerError`. `ending` is set when the process is told to stop."""
-    require_names(order.sources)
-    if order.native_xet and order.sources[0] != HUB:
-        raise WrongUsage(f"--native-xet with --source {order.sources[0]} first: expected {HUB} to be asked first")
-    locked = _locked_listing(order)
-    make_directory(order.directory)
+def stage(request: StageRequest, progress: Progress, stop_event: threading.Event) -> None:
+    """Bring the directory to completion; raises `StagerError`. `stop_event` is set when the process is told to stop."""
+    require_names(request.sources)
+    if request.native_xet and request.sources[0] != HUB:
+        raise WrongUsage(f"--native-xet with --source {request.sources[0]} first: expected {HUB} to be asked first")
+    locked = _locked_listing(request)
+    make_directory(request.directory)
     try:
-        if _may_only_be_read(order) and not order.fleet and _is_staged(order, locked, progress, ending):
+        if _may_only_be_read(request) and not request.fleet and _is_staged(request, locked, progress, stop_event):
             return
-        with _sharing(order, locked, progress, ending) as sharing:
-            with Lease(order.directory, say=progress.say, ending=ending, seconds=order.lease_seconds) as lease:
-                _stage_alone(order, locked, lease, sharing, progress, ending)
-                if order.user:
-                    mark(lease.tree, order.user)
+        with _sharing(request, locked, progress, stop_event) as sharing:
+            with Lease(
+                request.directory, say=progress.say, stop_event=stop_event, seconds=request.lease_seconds
+            ) as lease:
+                _stage_alone(request, locked, lease, sharing, progress, stop_event)
+                if request.user:
+                    mark(lease.tree, request.user)
             if sharing:
                 sharing.linger()
     except OSError as error:
-        raise volume_error(error, Path(error.filename or order.directory)) from None
+        raise volume_error(error, Path(error.filename or request.directory)) from None
 
 
-def _may_only_be_read(order: Order) -> bool:
-    own = order.directory / OWN_DIRECTORY
+def _may_only_be_read(request: StageRequest) -> bool:
+    own = request.directory / OWN_DIRECTORY
     return own.is_dir() and not os.access(own, os.W_OK)
 
 
-def _is_staged(order: Order, locked: Listing | None, progress: Progress, ending: threading.Event) -> bool:
+def _is_staged(request: StageRequest, locked: Listing | None, progress: Progress, stop_event: threading.Event) -> bool:
     """Whether all is there; says so. Nobody holds the lease: the directory may be removed at this very moment."""
-    tree = Tree(order.directory)
+    tree = Tree(request.directory)
     try:
-        manifest = _manifest_of(order, locked)
-        found, _ = _checked(tree, manifest.files, progress, ending)
+        manifest = _manifest_of(request, locked)
+        found, _ = _checked(tree, manifest.files, progress, stop_event)
     except Unverified:
         return False
     if found:
         return False
     _say_staged(manifest, progress)
-    if order.user:
-        progress.say(f"not marked for {order.user}, since the volume may only be read here")
+    if request.user:
+        progress.say(f"not marked for {request.user}, since the volume may only be read here")
     return True
 
 
 def _sharing(
-    order: Order, locked: Listing | None, progress: Progress, ending: threading.Event
+    request: StageRequest, locked: Listing | None, progress: Progress, stop_event: threading.Event
 ) -> AbstractContextManager[Sharing | None]:
     """This stager's part in its fleet, if it belongs to one."""
-    if order.fleet is None or locked is None:
+    if request.fleet is None or locked is None:
         return nullcontext()
     from stager.sharing import Sharing  # only here, for the time that it takes to import
 
     def open_file(file: RemoteFile) -> int:
-        return Tree(order.directory).open(file.path)
+        return Tree(request.directory).open(file.path)
 
-    return Sharing(order.fleet, locked, open_file, stall_seconds=order.stall_seconds, progress=progress, ending=ending)
+    return Sharing(
+        request.fleet, locked, open_file, stall_seconds=request.stall_seconds, progress=progress, stop_event=stop_event
+    )
 
 
 def _stage_alone(
-    order: Order,
+    request: StageRequest,
     locked: Listing | None,
     lease: Lease,
     sharing: Sharing | None,
     progress: Progress,
-    ending: threading.Event,
+    stop_event: threading.Event,
 ) -> None:
     """What only the holder of the lease may do; another stager may have done it while we waited."""
     tree = lease.tree
     try:
-        manifest = _manifest_of(order, locked)
-        found, files = _checked(tree, manifest.files, progress, ending)
+        manifest = _manifest_of(request, locked)
+        found, files = _checked(tree, manifest.files, progress, stop_event)
         if not found:
             if manifest.version != MANIFEST_VERSION or files != manifest.files:
-                unless_ending(ending, lambda: renew_manifest(tree, manifest, files))
+                unless_stopped(stop_event, lambda: renew_manifest(tree, manifest, files))
             _say_staged(manifest, progress)
             if sharing:
                 sharing.offer_all()
@@ -134,15 +138,15 @@ def _stage_alone(
     if tree.status(MANIFEST):
         progress.say(f"staging again: {reason}")
         withdraw_manifest(tree)
-    listing = locked or _hub_listing(order, tree, progress, ending)
+    listing = locked or _hub_listing(request, tree, progress, stop_event)
     _refuse_foreign_entries(tree, listing)
-    _transfer(order, listing, lease, sharing, progress, ending)
+    _transfer(request, listing, lease, sharing, progress, stop_event)
 
 
-def _manifest_of(order: Order, locked: Listing | None) -> Manifest:
+def _manifest_of(request: StageRequest, locked: Listing | None) -> Manifest:
     """The manifest; raises `Unverified` when there is none, or it is not of what was ordered."""
-    manifest = read_manifest(order.directory)
-    found = identity_problems(order.directory, manifest, order.repository, order.revision)
+    manifest = read_manifest(request.directory)
+    found = identity_problems(request.directory, manifest, request.repository, request.revision)
     if locked and not found and _contents(manifest) != {file.path: file.sha256 for file in locked.files}:
         found.append("the manifest lists other files than the lock")
     if found:
@@ -151,7 +155,7 @@ def _manifest_of(order: Order, locked: Listing | None) -> Manifest:
 
 
 def _checked(
-    tree: Tree, files: Sequence[Expected], progress: Progress, ending: threading.Event
+    tree: Tree, files: Sequence[Expected], progress: Progress, stop_event: threading.Event
 ) -> tuple[list[str], tuple[Expected, ...]]:
     """What is wrong with the tree, and its files as they are now; says how far it is where that takes long."""
     hashed = 0
@@ -163,29 +167,29 @@ def _checked(
 
     progress.total = sum(file.size for file in files)
     try:
-        return unless_ending(ending, lambda: checked(tree, files, watch))
+        return unless_stopped(stop_event, lambda: checked(tree, files, watch))
     finally:
         progress.add_reused(-hashed)
         progress.total = 0
 
 
-def _locked_listing(order: Order) -> Listing | None:
+def _locked_listing(request: StageRequest) -> Listing | None:
     """The files that the lock names, if there is one; refuses a lock of other weights, and an unpinned revision."""
-    if order.lock is None:
-        if not order.allow_unpinned and not FULL_COMMIT.fullmatch(order.revision):
+    if request.lock is None:
+        if not request.allow_unpinned and not FULL_COMMIT.fullmatch(request.revision):
             raise StagerError(
-                f"revision {order.revision!r} is not a full commit (40 hexadecimal digits): give one, or a lock file, "
-                "or allow unpinned weights"
+                f"revision {request.revision!r} is not a full commit (40 hexadecimal digits): give one, or a lock "
+                "file, or allow unpinned weights"
             )
         return None
-    lock = read_lock(order.lock)
-    if lock.repository != order.repository:
-        raise StagerError(f"lock {order.lock}: is of {lock.repository}, expected {order.repository}")
-    if order.revision not in (lock.revision, lock.commit):
+    lock = read_lock(request.lock)
+    if lock.repository != request.repository:
+        raise StagerError(f"lock {request.lock}: is of {lock.repository}, expected {request.repository}")
+    if request.revision not in (lock.revision, lock.commit):
         raise StagerError(
-            f"lock {order.lock}: is of revision {lock.revision} (commit {lock.commit}), expected {order.revision}"
+            f"lock {request.lock}: is of revision {lock.revision} (commit {lock.commit}), expected {request.revision}"
         )
-    return select(Listing(lock.repository, order.revision, lock.commit, lock.files), order.include)
+    return select(Listing(lock.repository, request.revision, lock.commit, lock.files), request.include)
 
 
 def _say_staged(manifest: Manifest, progress: Progress) -> None:
@@ -199,15 +203,15 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
     return {file.path: file.sha256 for file in manifest.files}
 
 
-def _hub_listing(order: Order, tree: Tree, progress: Progress, ending: threading.Event) -> Listing:
+def _hub_listing(request: StageRequest, tree: Tree, progress: Progress, stop_event: threading.Event) -> Listing:
     """The hub's own file list, of which those that the order wants."""
     require_usable_environment()
     from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
 
-    revision = order.revision if FULL_COMMIT.fullmatch(order.revision) else _commit_begun(tree) or order.revision
-    found = listing_from_hub(order.repository, revision, patience=LONG_PATIENCE, say=progress.say, ending=ending)
+    revision = request.revision if FULL_COMMIT.fullmatch(request.revision) else _commit_begun(tree) or request.revision
+    found = listing_from_hub(request.repository, revision, retries=JOB_RETRIES, say=progress.say, stop_event=stop_event)
     tree.replace(COMMIT_NOTE, found.commit + "\n")
-    return select(Listing(order.repository, order.revision, found.commit, found.files), order.include)
+    return select(Listing(request.repository, request.revision, found.commit, found.files), request.include)
 
 
 def _commit_begun(tree: Tree) -> str | None:
@@ -231,12 +235,12 @@ def _refuse_foreign_entries(tree: Tree, listing: Listing) -> None:
 
 
 def _transfer(
-    order: Order,
+    request: StageRequest,
     listing: Listing,
     lease: Lease,
     sharing: Sharing | None,
     progress: Progress,
-    ending: threading.Event,
+    stop_event: threading.Event,
 ) -> None:
     """Fetch and verify what the volume has not yet, and mark the directory as complete."""
     progress.say(
@@ -245,33 +249,33 @@ def _transfer(
     tree = lease.tree
     making = Parts(tree, lease.number)
     making.prepare(lease.given_back)
-    streams = StreamCount(fixed=order.streams)
-    reader = RangeReader(streams=streams.most, stall_seconds=order.stall_seconds)
+    streams = StreamCount(fixed=request.streams)
+    reader = RangeReader(streams=streams.most, stall_seconds=request.stall_seconds)
     parts = [Part(tree, making, file) for file in listing.files]
-    asked, pause = sources(order.sources, listing, reader), pause_until(ending)
+    asked, pause = sources(request.sources, listing, reader), pause_until(stop_event)
     if sharing:
         kept = {part.file.path for part in parts if part.bytes_on_disk}
-        supply: Supply = sharing.supply(asked, kept, say=progress.say, pause=pause)
+        source_pool: SourcePool = sharing.source_pool(asked, kept, say=progress.say, pause=pause)
     else:
-        supply = Supply(asked, say=progress.say, pause=pause)
+        source_pool = SourcePool(asked, say=progress.say, pause=pause)
     transfer = Transfer(
         parts,
-        supply,
+        source_pool,
         progress=progress,
         require_lease=lease.require,
-        ending=ending,
+        stop_event=stop_event,
         streams=streams,
     )
-    require_space(order.directory, transfer.missing_bytes)
-    if order.native_xet:
+    require_space(request.directory, transfer.missing_bytes)
+    if request.native_xet:
         from stager.xet import fetch_whole_files  # only here, for the time that it takes to import
 
-        fetch_whole_files(tree, listing, making, say=progress.say, ending=ending)
+        fetch_whole_files(tree, listing, making, say=progress.say, stop_event=stop_event)
     try:
         finished = [part.finished for part in transfer.run()]
     finally:
         if not transfer.stop_writing():
             lease.leave()
-    unless_ending(ending, lambda: making.clear(listing.files))
-    unless_ending(ending, lambda: write_manifest(tree, listing, finished, supply.used))
+    unless_stopped(stop_event, lambda: making.clear(listing.files))
+    unless_stopped(stop_event, lambda: write_manifest(tree, listing, finished, source_pool.used))
     progress.say(progress.summary(len(finished)))

@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from stager.ending import STOPPED
 from stager.errors import StagerError, Stopped
 from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
 from stager.part import Part
 from stager.progress import Progress
+from stager.source_pool import SourcePool, Unobtainable
+from stager.stopping import STOPPED
 from stager.streams import TICK_SECONDS, StreamCount
-from stager.supply import Supply, Unobtainable
 from stager.volume import volume_error
 
 GRACE_SECONDS = 1.0
@@ -36,25 +36,25 @@ RATED_BYTES = LEAST_BLOCK_BYTES
 class Transfer:
     """One run over the files of `parts`, by as many streams as `streams` allows at any moment.
 
-    `require_lease` raises when this process may no longer write. `ending` is set, by a signal or here, when all
+    `require_lease` raises when this process may no longer write. `stop_event` is set, by a signal or here, when all
     streams are to end.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
-        supply: Supply,
+        source_pool: SourcePool,
         *,
         progress: Progress,
         require_lease: Callable[[], None],
-        ending: threading.Event,
+        stop_event: threading.Event,
         streams: StreamCount,
     ) -> None:
         self._jobs = Jobs(parts)
-        self._supply = supply
+        self._source_pool = source_pool
         self._progress = progress
         self._require_lease = require_lease
-        self._ending = ending
+        self._stop_event = stop_event
         self._streams = streams
         self._threads: list[threading.Thread] = []
         self._busy = 0
@@ -80,10 +80,10 @@ class Transfer:
         self._run_streams()
         deadline = time.monotonic() + GRACE_SECONDS
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()) if self._ending.is_set() else None)
+            thread.join(max(0.0, deadline - time.monotonic()) if self._stop_event.is_set() else None)
         if self._error:
             raise self._error
-        if self._ending.is_set():
+        if self._stop_event.is_set():
             raise Stopped(STOPPED)
         if self._failures:
             raise StagerError("; ".join(f"{path}: {reason}" for path, reason in sorted(self._failures.items())))
@@ -93,21 +93,21 @@ class Transfer:
     def _run_streams(self) -> None:
         """Keep as many streams at work as are allowed, until all files have ended or the run is to end."""
         seen, looked = self._progress.fetched, time.monotonic()
-        while not self._jobs.all_ended and not self._ending.is_set():
+        while not self._jobs.all_ended and not self._stop_event.is_set():
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             for _ in range(len(self._threads), self._streams.allowed):
                 thread = threading.Thread(target=self._stream, name="stream", daemon=True)
                 self._threads.append(thread)
                 thread.start()
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs.all_ended or self._ending.is_set(), TICK_SECONDS)
+                self._changed.wait_for(lambda: self._jobs.all_ended or self._stop_event.is_set(), TICK_SECONDS)
             fetched, now = self._progress.fetched, time.monotonic()
             all_busy = self._busy >= self._streams.allowed
             self._streams.tick((fetched - seen) / (now - looked), all_busy=all_busy)
             seen, looked = fetched, now
 
     def _check(self) -> None:
-        if self._ending.is_set():
+        if self._stop_event.is_set():
             raise Stopped(STOPPED)
         self._require_lease()
 
@@ -123,7 +123,7 @@ class Transfer:
     def _flush(self) -> None:
         """Keep the disk busy while bytes come; else all streams would wait for it together when their files end."""
         with self._ending_the_run_on_error():
-            while not (self._ending.wait(FLUSH_SECONDS) or self._jobs.all_ended):
+            while not (self._stop_event.wait(FLUSH_SECONDS) or self._jobs.all_ended):
                 with self._changed:
                     fetching = self._jobs.fetching
                 for job in fetching:
@@ -137,14 +137,14 @@ class Transfer:
             return
         except Exception as error:  # whatever it is, all streams must end and the run must say it
             self._error = self._error or error
-            self._ending.set()
+            self._stop_event.set()
             with self._changed:
                 self._changed.notify_all()
 
     def _next_work(self) -> Callable[[], None] | None:
         """What this stream does next: begin a file or fetch a block. None: all is done, or streams are too many."""
         with self._changed:
-            while not (self._ending.is_set() or self._jobs.all_ended or self._busy >= self._streams.allowed):
+            while not (self._stop_event.is_set() or self._jobs.all_ended or self._busy >= self._streams.allowed):
                 if (work := self._claim()) is not None:
                     self._busy += 1
                     return work
@@ -152,7 +152,9 @@ class Transfer:
         return None
 
     def _claim(self) -> Callable[[], None] | None:
-        if self._jobs.begun < self._streams.allowed and (job := self._jobs.take_waiting(self._supply.may_be_claimed)):
+        if self._jobs.begun < self._streams.allowed and (
+            job := self._jobs.take_waiting(self._source_pool.may_be_claimed)
+        ):
             begin = job
             return lambda: self._on_volume(begin, self._begin)
         block = self._jobs.take_block(self._streams.allowed)
@@ -207,7 +209,7 @@ class Transfer:
     def _fetch_until_slow(self, job: Job, start: int, end: int) -> int:
         """Fetch from `start` over one connection; returns how far it came: to `end`, or to where it was given up."""
         began, position = time.monotonic(), start
-        for chunk in self._supply.read(job.file, start, end):
+        for chunk in self._source_pool.read(job.file, start, end):
             self._check()
             if job.state is State.FAILED:
                 break
@@ -237,9 +239,9 @@ class Transfer:
             self._progress.say(f"{job.file.path}: {job.file.size:,} bytes, hash is right")
             self._set(job, State.DONE)
             return
-        origin = ", ".join(self._supply.suppliers(job.file)) or "the volume"
+        origin = ", ".join(self._source_pool.origins(job.file)) or "the volume"
         self._throw_away(job)
-        if self._supply.reject(job.file) and job.file.size:
+        if self._source_pool.reject(job.file) and job.file.size:
             self._progress.say(f"{job.file.path} from {origin}: {problem}; fetching it again")
             self._set(job, State.FETCHING)
         else:
@@ -260,7 +262,7 @@ class Transfer:
 
     def _set(self, job: Job, state: State) -> None:
         if state in (State.DONE, State.FAILED):
-            self._supply.ended(job.file, verified=state is State.DONE)
+            self._source_pool.ended(job.file, verified=state is State.DONE)
         with self._changed:
             self._jobs.set(job, state)
             self._changed.notify_all()

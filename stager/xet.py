@@ -14,11 +14,11 @@ from pathlib import Path
 from huggingface_hub import hf_hub_download
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from stager.ending import STOPPED
 from stager.environment import hub_endpoint
 from stager.errors import Stopped
 from stager.listing import Listing, RemoteFile
 from stager.parts import Parts
+from stager.stopping import STOPPED
 from stager.tree import Tree
 from stager.verify import OWN_DIRECTORY
 
@@ -26,11 +26,11 @@ WORKSHOP = f"{OWN_DIRECTORY}/xet"
 
 
 def fetch_whole_files(
-    tree: Tree, listing: Listing, parts: Parts, *, say: Callable[[str], None], ending: threading.Event
+    tree: Tree, listing: Listing, parts: Parts, *, say: Callable[[str], None], stop_event: threading.Event
 ) -> None:
     """Bring the files of `listing` of which `tree` has nothing yet; ends at the first that the client refuses.
 
-    Raises `Stopped` when `ending` is set, and `StagerError` when the lease is lost.
+    Raises `Stopped` when `stop_event` is set, and `StagerError` when the lease is lost.
     """
     disable_progress_bars()
     tree.remove_folder(WORKSHOP)
@@ -41,7 +41,7 @@ def fetch_whole_files(
         download = _Download(listing, file, tree.directory / WORKSHOP)
         download.start()
         while download.is_alive():
-            if ending.wait(0.1):
+            if stop_event.wait(0.1):
                 raise Stopped(STOPPED)
         if download.refusal:
             say(f"{file.path}: not by the hub's client ({download.refusal}); going on by ranges")

@@ -15,7 +15,7 @@ from pulumi_kubernetes.networking.v1 import NetworkPolicy
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.weight_source import PlacedVolume
-from stager.order import FLEET_SECRET
+from stager.stage_request import FLEET_SECRET
 
 PORT = 8470
 _SECRET_BYTES = 32

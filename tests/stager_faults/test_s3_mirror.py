@@ -29,13 +29,13 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def run(hub: HubClient, s3: S3Server, tmp_path: Path) -> Run:
-    """Runs any door of the stager to its end, with the hub and the S3 server in its environment."""
+    """Runs any subcommand of the stager to its end, with the hub and the S3 server in its environment."""
 
-    def run_door(*arguments: str | Path, **environment: str) -> Ended:
+    def run_subcommand(*arguments: str | Path, **environment: str) -> Ended:
         known = {"HF_ENDPOINT": hub.url, **s3.environment}
         return Stager(arguments, log_directory=tmp_path, **{**known, **environment}).wait()
 
-    return run_door
+    return run_subcommand
 
 
 @pytest.fixture

@@ -51,60 +51,60 @@ def test_a_waiting_stager_can_be_stopped(start: StartStager, hub: HubClient) -> 
 
 
 @pytest.fixture
-def ending() -> Iterator[threading.Event]:
+def stop_event() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
 
 
-def lease(directory: Path, ending: threading.Event, said: list[str] | None = None, seconds: float = QUICK) -> Lease:
+def lease(directory: Path, stop_event: threading.Event, said: list[str] | None = None, seconds: float = QUICK) -> Lease:
     said = [] if said is None else said
-    return Lease(directory, say=said.append, ending=ending, seconds=seconds)
+    return Lease(directory, say=said.append, stop_event=stop_event, seconds=seconds)
 
 
-def test_a_lease_that_is_given_back_is_taken_at_once(tmp_path: Path, ending: threading.Event) -> None:
-    with lease(tmp_path, ending):
+def test_a_lease_that_is_given_back_is_taken_at_once(tmp_path: Path, stop_event: threading.Event) -> None:
+    with lease(tmp_path, stop_event):
         pass
     began = time.monotonic()
-    with lease(tmp_path, ending):
+    with lease(tmp_path, stop_event):
         assert time.monotonic() - began < QUICK / 2
 
 
-def test_a_lease_whose_counter_stands_still_is_taken_over(tmp_path: Path, ending: threading.Event) -> None:
+def test_a_lease_whose_counter_stands_still_is_taken_over(tmp_path: Path, stop_event: threading.Event) -> None:
     child = os.fork()
     if child == 0:
-        lease(tmp_path, ending).__enter__()
+        lease(tmp_path, stop_event).__enter__()
         os._exit(0)
     os.waitpid(child, 0)
     began = time.monotonic()
     said: list[str] = []
-    with lease(tmp_path, ending, said) as taken:
+    with lease(tmp_path, stop_event, said) as taken:
         assert time.monotonic() - began >= QUICK
         taken.require()
     assert len(said) == 1
     assert f"process {child}" in said[0]
 
 
-def test_a_living_holder_is_waited_for_however_long_it_takes(tmp_path: Path, ending: threading.Event) -> None:
-    with lease(tmp_path, ending):
+def test_a_living_holder_is_waited_for_however_long_it_takes(tmp_path: Path, stop_event: threading.Event) -> None:
+    with lease(tmp_path, stop_event):
         impatient = threading.Event()
         threading.Timer(3 * QUICK, impatient.set).start()
         with pytest.raises(Stopped):
             lease(tmp_path, impatient).__enter__()
 
 
-def test_a_holder_that_was_frozen_finds_that_it_lost_the_lease(tmp_path: Path, ending: threading.Event) -> None:
-    frozen = lease(tmp_path, ending, seconds=7200)
+def test_a_holder_that_was_frozen_finds_that_it_lost_the_lease(tmp_path: Path, stop_event: threading.Event) -> None:
+    frozen = lease(tmp_path, stop_event, seconds=7200)
     frozen.__enter__()
     frozen.require()
-    with lease(tmp_path, ending):
+    with lease(tmp_path, stop_event):
         frozen._bump()
         with pytest.raises(StagerError, match="another stager"):
             frozen.require()
 
 
-def test_a_holder_that_could_not_renew_in_time_does_not_write(tmp_path: Path, ending: threading.Event) -> None:
-    held = lease(tmp_path, ending, seconds=0.3)
+def test_a_holder_that_could_not_renew_in_time_does_not_write(tmp_path: Path, stop_event: threading.Event) -> None:
+    held = lease(tmp_path, stop_event, seconds=0.3)
     held.__enter__()
     held._done.set()
     time.sleep(0.3)
@@ -112,10 +112,10 @@ def test_a_holder_that_could_not_renew_in_time_does_not_write(tmp_path: Path, en
         held.require()
 
 
-def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, ending: threading.Event) -> None:
+def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, stop_event: threading.Event) -> None:
     child = os.fork()
     if child == 0:
-        lease(tmp_path, ending).__enter__()
+        lease(tmp_path, stop_event).__enter__()
         os._exit(0)
     os.waitpid(child, 0)
     holding, most = 0, 0
@@ -123,7 +123,7 @@ def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, 
 
     def hold() -> None:
         nonlocal holding, most
-        with lease(tmp_path, ending):
+        with lease(tmp_path, stop_event):
             with lock:
                 holding += 1
                 most = max(most, holding)
@@ -140,10 +140,10 @@ def test_of_many_waiters_only_one_takes_over_an_abandoned_lease(tmp_path: Path, 
     assert len(list((tmp_path / ".heavylift").iterdir())) == 1, "nothing but the last lease is left behind"
 
 
-def test_a_waiter_whose_directory_is_moved_away_makes_it_anew(tmp_path: Path, ending: threading.Event) -> None:
+def test_a_waiter_whose_directory_is_moved_away_makes_it_anew(tmp_path: Path, stop_event: threading.Event) -> None:
     place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
     said: list[str] = []
-    holder, waiter = lease(place, ending), lease(place, ending, said)
+    holder, waiter = lease(place, stop_event), lease(place, stop_event, said)
     holder.__enter__()
     waiting = threading.Thread(target=waiter.__enter__)
     waiting.start()
@@ -158,8 +158,8 @@ def test_a_waiter_whose_directory_is_moved_away_makes_it_anew(tmp_path: Path, en
     assert [path.name for path in (elsewhere / ".heavylift").glob("lease.*")] == ["lease.1"]
 
 
-def test_a_holder_that_lost_its_lease_moves_nothing(tmp_path: Path, ending: threading.Event) -> None:
-    held = lease(tmp_path / "place", ending, seconds=0.3)
+def test_a_holder_that_lost_its_lease_moves_nothing(tmp_path: Path, stop_event: threading.Event) -> None:
+    held = lease(tmp_path / "place", stop_event, seconds=0.3)
     held.__enter__()
     held._done.set()
     time.sleep(0.3)
@@ -169,11 +169,11 @@ def test_a_holder_that_lost_its_lease_moves_nothing(tmp_path: Path, ending: thre
 
 
 def test_whoever_waits_says_so_again_and_again(
-    tmp_path: Path, ending: threading.Event, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stop_event: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stager.lease.REMINDER_SECONDS", 0.5)
     said: list[str] = []
-    with lease(tmp_path, ending):
+    with lease(tmp_path, stop_event):
         impatient = threading.Event()
         threading.Timer(2, impatient.set).start()
         with pytest.raises(Stopped):
@@ -183,27 +183,27 @@ def test_whoever_waits_says_so_again_and_again(
     assert f"is at work in {tmp_path}" in said[-1]
 
 
-def test_a_torn_lease_is_waited_out(tmp_path: Path, ending: threading.Event) -> None:
+def test_a_torn_lease_is_waited_out(tmp_path: Path, stop_event: threading.Event) -> None:
     (tmp_path / ".heavylift").mkdir()
     (tmp_path / ".heavylift/lease.7").write_bytes(b'{"holder": "cut o')
-    with lease(tmp_path, ending):
+    with lease(tmp_path, stop_event):
         assert (tmp_path / ".heavylift/lease.8").exists()
 
 
-def test_a_holder_that_gave_the_lease_back_may_write_no_more(tmp_path: Path, ending: threading.Event) -> None:
-    with lease(tmp_path, ending) as held:
+def test_a_holder_that_gave_the_lease_back_may_write_no_more(tmp_path: Path, stop_event: threading.Event) -> None:
+    with lease(tmp_path, stop_event) as held:
         held.require()
     with pytest.raises(StagerError, match="lease"):
         held.require()
 
 
 def test_a_lease_that_is_left_makes_the_next_one_wait_and_take_nothing_over(
-    tmp_path: Path, ending: threading.Event
+    tmp_path: Path, stop_event: threading.Event
 ) -> None:
     """As when a write is still under way that cannot be called back."""
     said: list[str] = []
-    with lease(tmp_path, ending) as held:
+    with lease(tmp_path, stop_event) as held:
         held.leave()
-    with lease(tmp_path, ending, said) as successor:
+    with lease(tmp_path, stop_event, said) as successor:
         assert successor.given_back is None
     assert "is at work in" in said[0]

@@ -21,28 +21,30 @@ CLOSED = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 @pytest.fixture
 def run(hub: HubClient, tmp_path: Path) -> Run:
-    """Runs any door of the stager, in the environment of a test's own."""
+    """Runs any subcommand of the stager, in the environment of a test's own."""
 
-    def run_door(*arguments: str | Path, **environment: str) -> Ended:
+    def run_subcommand(*arguments: str | Path, **environment: str) -> Ended:
         began = time.monotonic()
         ended = Stager(arguments, log_directory=tmp_path, **{"HF_ENDPOINT": hub.url, **environment}).wait()
         assert time.monotonic() - began < 15, "a person waits"
         assert "Traceback" not in ended.log
         return ended
 
-    return run_door
+    return run_subcommand
 
 
 @pytest.mark.parametrize(
     "endpoint",
     ["ftp://hub", "hub", "http://", "http://hub:99999", "http://[::1", "http://hub ", "http://hub\n", "http://hub?x"],
 )
-@pytest.mark.parametrize("door", ["lock", "stage"])
+@pytest.mark.parametrize("subcommand", ["lock", "stage"])
 def test_an_endpoint_that_is_no_web_address_is_refused_at_once(
-    run: Run, tmp_path: Path, door: str, endpoint: str
+    run: Run, tmp_path: Path, subcommand: str, endpoint: str
 ) -> None:
     lock = ["lock", "acme/model", "--revision", "main"]
-    ended = run(*(lock if door == "lock" else [*STAGE, "--directory", str(tmp_path / "tree")]), HF_ENDPOINT=endpoint)
+    ended = run(
+        *(lock if subcommand == "lock" else [*STAGE, "--directory", str(tmp_path / "tree")]), HF_ENDPOINT=endpoint
+    )
     assert ended.status == 1
     assert f"HF_ENDPOINT is {endpoint!r}: expected an address" in ended.message
     assert "again in" not in ended.log
@@ -151,13 +153,13 @@ def render(files: Any, **changes: Any) -> str:
     ],
     ids=lambda value: "" if isinstance(value, bytes) or len(value) > 50 else value,
 )
-@pytest.mark.parametrize("door", ["mirror", "stage"])
+@pytest.mark.parametrize("subcommand", ["mirror", "stage"])
 def test_a_lock_that_is_none_is_refused_with_all_that_is_wrong(
-    run: Run, tmp_path: Path, door: str, content: str | bytes, expected: str
+    run: Run, tmp_path: Path, subcommand: str, content: str | bytes, expected: str
 ) -> None:
     lock = write(tmp_path, content)
     what = {"mirror": ["mirror", lock, "s3://bucket/prefix"], "stage": [*STAGE, "--directory", "t", "--lock", lock]}
-    ended = run(*what[door])
+    ended = run(*what[subcommand])
     assert ended.status == 1
     assert expected in ended.message
 

@@ -12,10 +12,10 @@ from stager.command_line import membership, parser
 from stager.errors import WrongUsage
 from stager.fleet import Fleet, identity, orders
 from stager.listing import Listing, RemoteFile
-from stager.order import Membership
 from stager.peer import Peer
 from stager.ranges import RangeReader
 from stager.serve import FileServer, Shelf
+from stager.stage_request import Membership
 
 GB = 10**9
 KIMI = [RemoteFile(f"model-{number:05d}-of-000064.safetensors", 9_290_000_000) for number in range(64)]
@@ -59,14 +59,14 @@ def test_weights_of_other_content_are_another_fleet() -> None:
 
 
 def fleet_of(count: int, me: int) -> Fleet:
-    """A fleet of which nobody was asked yet; patience ends when a test says so."""
+    """A fleet of which nobody was asked yet; timeout_seconds ends when a test says so."""
     members = tuple((f"node-{place}", f"http://127.0.0.1:{place + 1}") for place in range(count))
-    membership = Membership(members, f"node-{me}", 0, "s" * 16, patience_seconds=1000)
+    membership = Membership(members, f"node-{me}", 0, "s" * 16, timeout_seconds=1000)
     listing = Listing("acme/model", "main", "0" * 40, tuple(KIMI))
     reader = RangeReader(streams=1, stall_seconds=1, inside=True)
     peers = [None if place == me else Peer(place, membership, listing, "id", reader=reader) for place in range(count)]
-    ending = threading.Event()
-    return Fleet(membership, listing, peers, is_held_up=lambda: False, say=lambda _: None, ending=ending)
+    stop_event = threading.Event()
+    return Fleet(membership, listing, peers, is_held_up=lambda: False, say=lambda _: None, stop_event=stop_event)
 
 
 def test_every_file_is_for_exactly_one_node_and_moves_when_that_one_is_banished() -> None:

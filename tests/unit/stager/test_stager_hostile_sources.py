@@ -11,10 +11,10 @@ import pytest
 import trustme
 
 from stager.listing import Listing, RemoteFile
-from stager.patience import Patience
 from stager.ranges import Address, RangeReader
+from stager.retry import RetryPolicy
 from stager.source import Source, WebSource, sources
-from stager.supply import Supply
+from stager.source_pool import SourcePool
 from tests.unit.stager.raw_server import Answer, RawServer, Request, dripping, giving, saying, serving, sha256
 from tests.unit.stager.staged_tree import COMMIT
 
@@ -42,9 +42,9 @@ def web(server: RawServer, name: str, **headers: str) -> Source:
 
 def fetched(said: list[str], *of: Source) -> bytes:
     """The file as it comes from the first of these sources that gives it; nothing else may be raised."""
-    patience = Patience(waits=(0.01,) * 6, rest_seconds=60)
-    supply = Supply(of, say=said.append, pause=lambda _: None, patience=patience)
-    content = b"".join(supply.read(FILE, 0, FILE.size))
+    retries = RetryPolicy(waits=(0.01,) * 6, rest_seconds=60)
+    source_pool = SourcePool(of, say=said.append, pause=lambda _: None, retries=retries)
+    content = b"".join(source_pool.read(FILE, 0, FILE.size))
     assert not [line for line in said if "\n" in line]
     return content
 
@@ -130,8 +130,8 @@ def test_a_source_that_wants_to_be_left_alone_is_not_waited_for_while_another_is
     waits: list[float] = []
     busy = head("429 x", "Retry-After: 300", "Content-Length: 0")
     with serving(saying(busy)) as bad:
-        supply = Supply([web(bad, "bad"), web(good, "good")], say=said.append, pause=waits.append)
-        assert b"".join(supply.read(FILE, 0, FILE.size)) == CONTENT
+        source_pool = SourcePool([web(bad, "bad"), web(good, "good")], say=said.append, pause=waits.append)
+        assert b"".join(source_pool.read(FILE, 0, FILE.size)) == CONTENT
         assert len(bad.heads) == 1
     assert max(waits) <= 0
     assert said == ["bad: model.gguf: HTTP 429; leaving it alone for 300 s"]

@@ -61,11 +61,11 @@ def test_a_run_that_finds_its_work_done_imports_no_client() -> None:
     assert ended.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("door", ["prune", "verify"])
-def test_pruning_and_verifying_need_no_requirements(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("subcommand", ["prune", "verify"])
+def test_pruning_and_verifying_need_no_requirements(subcommand: str, tmp_path: Path) -> None:
     write_staged_tree(tmp_path / ("0" * 16), {"config.json": b"{}"})
-    options = {"prune": f"{tmp_path} --keep-newest 0", "verify": f"{tmp_path}/{'0' * 16}"}[door]
-    without_packages = [sys.executable, "-S", "-m", "stager", door, *options.split()]
+    options = {"prune": f"{tmp_path} --keep-newest 0", "verify": f"{tmp_path}/{'0' * 16}"}[subcommand]
+    without_packages = [sys.executable, "-S", "-m", "stager", subcommand, *options.split()]
     ended = subprocess.run(without_packages, cwd=PACKAGE.parent, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 

@@ -31,13 +31,13 @@ def left(mount: Path) -> list[str]:
 def run(mount: Path, *in_use: str, keep_newest: int = 0, user: str | None = None, dry_run: bool = False) -> list[str]:
     """Prune; returns the names of what was removed."""
     pruning = Pruning(mount, keep_newest, in_use, user=user, dry_run=dry_run)
-    return [path.name for path in prune(pruning, say=lambda _: None, ending=threading.Event())]
+    return [path.name for path in prune(pruning, say=lambda _: None, stop_event=threading.Event())]
 
 
 def said(mount: Path, user: str | None = None) -> list[str]:
     """What a dry run says."""
     lines: list[str] = []
-    prune(Pruning(mount, 1, user=user, dry_run=True), say=lines.append, ending=threading.Event())
+    prune(Pruning(mount, 1, user=user, dry_run=True), say=lines.append, stop_event=threading.Event())
     return lines
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from stager.errors import SourceTrouble
-from stager.patience import Patience
 from stager.ranges import server_wait, without_secrets
+from stager.retry import RetryPolicy
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def test_a_servers_wish_is_understood(headers: dict[str, str], seconds: float | 
 
 
 def test_a_wish_counts_instead_of_our_own_wait_but_not_for_ever() -> None:
-    patience = Patience()
-    assert patience.wait_after(1, SourceTrouble("", wait=45)) == 45
-    assert patience.wait_after(1, SourceTrouble("", wait=86_400)) == 600
+    retries = RetryPolicy()
+    assert retries.wait_after(1, SourceTrouble("", wait=45)) == 45
+    assert retries.wait_after(1, SourceTrouble("", wait=86_400)) == 600
     assert [
-        round(patience.wait_after(number, SourceTrouble("")) / base, 1) for number, base in enumerate(patience.waits, 1)
+        round(retries.wait_after(number, SourceTrouble("")) / base, 1) for number, base in enumerate(retries.waits, 1)
     ] == (pytest.approx([1.0] * 6, abs=0.21))
 
 

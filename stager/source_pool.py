@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stager.errors import SourceRefusal, SourceTrouble, StagerError, Unanswered
 from stager.listing import RemoteFile
-from stager.patience import LONG_PATIENCE, Patience
+from stager.retry import JOB_RETRIES, RetryPolicy
 from stager.source import Source
 
 
@@ -22,7 +22,7 @@ class Unobtainable(Exception):
     """Every source refused this file; the text has the reason of each."""
 
 
-class Supply:
+class SourcePool:
     """The sources of one run, shared by all streams.
 
     `pause` waits the given seconds, or raises when the run is to end; `say` tells a person about changes of source.
@@ -34,17 +34,17 @@ class Supply:
         *,
         say: Callable[[str], None],
         pause: Callable[[float], None],
-        patience: Patience = LONG_PATIENCE,
+        retries: RetryPolicy = JOB_RETRIES,
     ) -> None:
         self.sources = list(sources)
         self._say = say
         self._pause = pause
-        self._patience = patience
+        self._retries = retries
         self._lock = threading.Lock()
         self._refusals: dict[str, dict[str, str]] = defaultdict(dict)
         self._closed_until: dict[str, float] = {}
         self._resting: dict[str, tuple[float, str]] = {}
-        self._suppliers: dict[str, set[str]] = defaultdict(set)
+        self._origins: dict[str, set[str]] = defaultdict(set)
         self._rejections: dict[str, int] = defaultdict(int)
 
     def read(self, file: RemoteFile, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
@@ -61,7 +61,7 @@ class Supply:
             try:
                 for chunk in source.read(file, start, end):
                     start, failures = start + len(chunk), 0
-                    self._suppliers[file.path].add(source.name)
+                    self._origins[file.path].add(source.name)
                     yield chunk
             except SourceRefusal as refusal:
                 self._note_refusal(file, source, refusal)
@@ -72,14 +72,14 @@ class Supply:
                 trouble = error if isinstance(error, SourceTrouble) else SourceTrouble(_described(error))
                 failures = self._note_trouble(file, source, trouble, failures + 1)
 
-    def suppliers(self, file: RemoteFile) -> list[str]:
+    def origins(self, file: RemoteFile) -> list[str]:
         """The names of the sources that any byte of `file` came from in this run."""
-        return sorted(self._suppliers[file.path])
+        return sorted(self._origins[file.path])
 
     @property
     def used(self) -> list[str]:
         """The names of the sources that the files came from."""
-        return sorted({name for names in self._suppliers.values() for name in names})
+        return sorted({name for names in self._origins.values() for name in names})
 
     def may_be_claimed(self, file: RemoteFile) -> bool:  # noqa: ARG002 - of some supplies it depends on the file
         """Whether some source may have `file` already."""
@@ -90,13 +90,13 @@ class Supply:
 
     def reject(self, file: RemoteFile) -> bool:
         """Note that the bytes of `file` were wrong; whether it is worth fetching again, from another source first."""
-        self.forget_suppliers(file)
+        self.forget_origins(file)
         self._rejections[file.path] += 1
         return self._rejections[file.path] < max(2, len(self.sources))
 
-    def forget_suppliers(self, file: RemoteFile) -> None:
+    def forget_origins(self, file: RemoteFile) -> None:
         """The bytes of `file` that came so far were thrown away."""
-        self._suppliers.pop(file.path, None)
+        self._origins.pop(file.path, None)
 
     def _choose(self, file: RemoteFile, skip: int) -> Source:
         count = len(self.sources)
@@ -131,14 +131,14 @@ class Supply:
 
     def _note_trouble(self, file: RemoteFile, source: Source, trouble: SourceTrouble, failures: int) -> int:
         """Wait as is due, or let the source rest; returns the failures in a row that still count."""
-        patience = self._patience
-        if failures > (patience.failures_with_choice if self._has_choice(file, source) else len(patience.waits)):
+        retries = self._retries
+        if failures > (retries.failures_with_choice if self._has_choice(file, source) else len(retries.waits)):
             text = f"{source.name}: {trouble} ({failures} times in a row)"
             with self._lock:
-                self._resting[source.name] = (time.monotonic() + patience.rest_seconds, text)
-            self._say(f"{text}; leaving it alone for {patience.rest_seconds:.0f} s")
+                self._resting[source.name] = (time.monotonic() + retries.rest_seconds, text)
+            self._say(f"{text}; leaving it alone for {retries.rest_seconds:.0f} s")
             return 0
-        wait = patience.wait_after(failures, trouble)
+        wait = retries.wait_after(failures, trouble)
         if trouble.wait is not None:
             with self._lock:
                 self._closed_until[source.name] = time.monotonic() + wait

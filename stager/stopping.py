@@ -16,23 +16,23 @@ LOOK_SECONDS = 0.2
 Answer = TypeVar("Answer")
 
 
-def pause_until(ending: threading.Event) -> Callable[[float], None]:
-    """A function that sleeps for some seconds, but raises `Stopped` as soon as `ending` is set."""
+def pause_until(stop_event: threading.Event) -> Callable[[float], None]:
+    """A function that sleeps for some seconds, but raises `Stopped` as soon as `stop_event` is set."""
 
     def pause(seconds: float) -> None:
-        if ending.wait(max(0.0, seconds)):
+        if stop_event.wait(max(0.0, seconds)):
             raise Stopped(STOPPED)
 
     return pause
 
 
-def unless_ending(
-    ending: threading.Event, work: Callable[[], Answer], seconds: float | None = None, *, grace_seconds: float = 0
+def unless_stopped(
+    stop_event: threading.Event, work: Callable[[], Answer], seconds: float | None = None, *, grace_seconds: float = 0
 ) -> Answer:
-    """What `work` returns or raises; raises `Stopped` when `ending` is set, whatever `work` waits for.
+    """What `work` returns or raises; raises `Stopped` when `stop_event` is set, whatever `work` waits for.
 
-    After `ending`, `work` still has `grace_seconds` to end by itself. It runs in a thread of its own, which is left to
-    itself then. Raises `TimeoutError` after `seconds`.
+    `work` runs in a thread of its own. After `stop_event` it has `grace_seconds` to end; then the thread is left alone.
+    Raises `TimeoutError` after `seconds`.
     """
     ended: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
 
@@ -46,7 +46,7 @@ def unless_ending(
     stopped_at: float | None = None
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
-        if ending.is_set() and stopped_at is None:
+        if stop_event.is_set() and stopped_at is None:
             stopped_at = time.monotonic()
         if stopped_at is not None and time.monotonic() - stopped_at >= grace_seconds:
             raise Stopped(STOPPED)

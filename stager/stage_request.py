@@ -15,7 +15,7 @@ from stager.source_name import HUB
 
 DEFAULT_STALL_SECONDS = 30.0
 FLEET_SECRET = "STAGER_FLEET_SECRET"  # noqa: S105 - the name of the variable, not a secret
-PATIENCE_SECONDS = 60.0
+PEER_TIMEOUT_SECONDS = 60.0
 """A node that was silent, or got nowhere, for so long loses its files to the others."""
 
 
@@ -39,7 +39,7 @@ class Membership:
     """Where this one listens."""
     secret: str = field(repr=False)
     """Known to the members only."""
-    patience_seconds: float = PATIENCE_SECONDS
+    timeout_seconds: float = PEER_TIMEOUT_SECONDS
 
     @property
     def place(self) -> int:
@@ -48,7 +48,7 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class Order:
+class StageRequest:
     """What to stage, and where from; the fields are those of `python -m stager stage --help`."""
 
     directory: Path

@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests.
 
     Where another source is at hand, a source rests after `failures_with_choice` failures already. A server's own wish
@@ -32,26 +32,26 @@ class Patience:
         return self.waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret is made of it
 
 
-LONG_PATIENCE = Patience()
+JOB_RETRIES = RetryPolicy()
 """For a Job, where nobody waits and another attempt begins with less."""
 
 
-def ask_patiently(
+def ask_with_retries(
     question: Callable[[], Answer],
     *,
-    patience: Patience,
+    retries: RetryPolicy,
     say: Callable[[str], None],
     pause: Callable[[float], None],
 ) -> Answer:
     """The answer to `question`, asked again while it raises `SourceTrouble`; gives up with `Unanswered`."""
-    for failures in range(1, len(patience.waits) + 1):
+    for failures in range(1, len(retries.waits) + 1):
         try:
             return question()
         except SourceTrouble as trouble:
-            wait = patience.wait_after(failures, trouble)
+            wait = retries.wait_after(failures, trouble)
             say(f"{trouble}; again in {wait:.1f} s")
             pause(wait)
     try:
         return question()
     except SourceTrouble as trouble:
-        raise Unanswered(f"{trouble} (asked {len(patience.waits) + 1} times)") from None
+        raise Unanswered(f"{trouble} (asked {len(retries.waits) + 1} times)") from None
