@@ -1,9 +1,9 @@
 """One file in the making, written by several streams at once, hashed in order as it grows.
 
-SHA-256 can only be computed in order. So a stream whose bytes are next in order hashes them from memory as it writes
-them, and what other streams wrote ahead is read back from the page cache as soon as its turn comes. Streams may run
-ahead of the hash by at most two blocks each, which also bounds what a kill can cost. The file takes its own name
-only after its hash was right and its bytes are on the disk; what was not written by this run is hashed from the disk.
+SHA-256 can only be computed in order. A stream whose bytes are next in order hashes them from memory as it writes
+them. Bytes that other streams wrote ahead are read back from the page cache when it is their turn. Streams run at most
+two blocks each ahead of the hash, which bounds what a kill can cost. The file gets its name once its hash is right and
+its bytes are on the disk. What this run did not write is hashed from the disk.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Removes staged directories that no server uses, and keeps the newest.
 
-Only directories that the stager made are looked at: `<mount>/<16 hexadecimal digits>/` with the stager's own folder
-in it. By hand all of them, newest first by their completion. For one user, a stack, only those that it marked, newest
-mark first: its mark is taken away from the others, and a directory goes when it has no mark of anybody left. What a
-server uses is named (`--in-use`); a directory that a stager is at work on is waited for.
+Looks only at directories that the stager made: `<mount>/<16 hexadecimal digits>/` with the stager's own folder in it.
+Without a user it considers all of them, the last completed first. For a user (a stack) it considers those that the
+user marked, the newest mark first: it removes the user's mark from the others, and removes a directory that has no
+mark left. `--in-use` names what servers use. Prune waits for a directory that a stager works on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stager.users import marked_ns, unmark, users
 from stager.verify import MANIFEST, OWN_DIRECTORY, LinkInTheWay, Unverified, read_manifest
 from stager.volume import volume_error
 
-# What is removed is first renamed, in one step, and then emptied at leisure.
+# A directory is renamed in one step, and emptied afterwards.
 TRASH = re.compile(rf"{DIGEST.pattern}\.removed\.[0-9a-f]{{8}}")
 
 

@@ -1,4 +1,4 @@
-"""How long to go on asking a server that fails in passing, and the asking itself."""
+"""Retries a request after transient errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """The waits, in seconds, after the first, second, … failure in a row, and how long a failed source rests.
+    """Seconds to wait after the first, second, … failure in a row, and how long a failed source is left alone.
 
-    Where another source is at hand, a source rests after `failures_with_choice` failures already. A server's own wish
-    to be left alone counts instead of the wait, up to `longest_wait`.
+    If there is another source, this happens after `failures_with_choice` failures. A wait that the server asks for
+    counts instead, up to `longest_wait`.
     """
 
     waits: tuple[float, ...] = (0.3, 1, 3, 8, 20, 30)
@@ -33,7 +33,7 @@ class RetryPolicy:
 
 
 JOB_RETRIES = RetryPolicy()
-"""For a Job, where nobody waits and another attempt begins with less."""
+"""For a Job, where nobody waits."""
 
 
 def ask_with_retries(

@@ -1,8 +1,8 @@
-"""Delivers a range of a file through every fault of its sources: waits, asks again, and goes over to the next one.
+"""Reads a range of a file from the first source that has it: retries, waits, and goes on with the next source.
 
-A fault in passing is answered by growing waits, or by the wait that the server itself asks for, which then holds for
-all streams. A source that gave no byte in all that time rests for a minute while the others are used. A source that
-refuses a file is not asked for that file again. Refuses when no source is left.
+After a transient error it waits longer each time, or as long as the server asks, which then holds for all streams. A
+source that keeps failing is left alone for a minute while others are used. A source that refuses a file is not asked
+for that file again. Refuses when no source is left.
 """
 
 from __future__ import annotations

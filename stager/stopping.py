@@ -1,4 +1,4 @@
-"""How a run is told to end: one event, set by a signal, by the first fatal error, or when all is done."""
+"""The stop event: set by a signal, by the first fatal error, or when all is done."""
 
 from __future__ import annotations
 

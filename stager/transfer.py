@@ -1,10 +1,10 @@
 """Fetches many files at once, in blocks, by as many streams as the line rewards, and hashes them while they come.
 
-A stream takes a file of its own as long as there are any, so that its bytes are in order and hashed from memory; when
-fewer files than streams are left, several share one. Memory is bounded by the streams, never by the sizes: each
-holds a piece of 1 MiB. A file whose hash is wrong is fetched again, alone, from the next source; then it is reported
-and the others go on. A connection that crawls beside the others is replaced. A fault of the volume, a lost lease or a
-signal ends all streams.
+Each stream takes a file of its own, so that its bytes arrive in order and are hashed from memory. When fewer files
+than streams are left, streams share a file. Each stream holds 1 MiB, so memory does not depend on file sizes. A file
+with a wrong hash is fetched again from the next source; if it is wrong again, it is reported and the other files go
+on. A connection that is far slower than the others is replaced. A fault of the volume, a lost lease or a signal ends
+all streams.
 """
 
 from __future__ import annotations
