@@ -148,7 +148,7 @@ class InferenceServer(pulumi.ComponentResource):
             if pulumi.runtime.is_dry_run():
                 await server_watch.warn_if_gone(server, name)
                 return "yes"
-            return await server_watch.until_it_serves(server, name, lambda words: pulumi.info(words, workload))
+            return await server_watch.wait_until_ready(server, name, lambda words: pulumi.info(words, workload))
 
         known = pulumi.Output.all(workload.id, args["namespace"], self._pod.version, kubeconfig)
         return pulumi.Output.unsecret(known.apply(answered))

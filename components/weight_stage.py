@@ -201,7 +201,7 @@ class WeightStage(pulumi.ComponentResource):
                 if pulumi.runtime.is_dry_run():
                     await stage_watch.warn_if_gone(stage, names)
                 else:
-                    await stage_watch.until_staged(stage, names, self._say)
+                    await stage_watch.wait_until_staged(stage, names, self._say)
             return self
 
         args = self._args

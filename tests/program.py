@@ -53,9 +53,9 @@ async def done_at_once(*_: object) -> None:
 
 def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes the cluster's objects for done as soon as they are made."""
-    monkeypatch.setattr(stage_watch, "until_staged", done_at_once)
+    monkeypatch.setattr(stage_watch, "wait_until_staged", done_at_once)
     monkeypatch.setattr(stage_watch, "warn_if_gone", done_at_once)
-    monkeypatch.setattr(server_watch, "until_it_serves", serves_at_once)
+    monkeypatch.setattr(server_watch, "wait_until_ready", serves_at_once)
     monkeypatch.setattr(server_watch, "warn_if_gone", done_at_once)
 
 

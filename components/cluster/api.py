@@ -68,7 +68,7 @@ class ClusterApi:
         response, content = self._call("POST", path, {"dryRun": "All"}, body=body)
         return response.status, content.decode(errors="replace")
 
-    def pass_on(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
+    def proxy(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
         """Status and text with which a pod or Service behind the API server's proxy answers within `seconds`.
 
         Raises ClusterUnreachable when no answer comes; one of the API server itself is a Status object.

@@ -15,7 +15,7 @@ from config.catalogue import find_gpu
 from config.quantity import quantity_bytes
 from config.stack.sections import StackConfig
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """Pods that one line names."""
 
 
@@ -75,6 +75,6 @@ def wanted_room(cpus: int | None, memory: str | None) -> dict[str, int]:
 
 def _named(resource: str, holders: Mapping[str, int]) -> str:
     ordered = sorted(holders.items(), key=lambda holder: (-holder[1], holder[0]))
-    named = ", ".join(f"{name} ({shown(resource, number)})" for name, number in ordered[:_MOST_NAMED])
-    rest = len(ordered) - _MOST_NAMED
+    named = ", ".join(f"{name} ({shown(resource, number)})" for name, number in ordered[:_MAX_NAMED])
+    rest = len(ordered) - _MAX_NAMED
     return f"{named} and {rest} more pods" if rest > 0 else named

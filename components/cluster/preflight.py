@@ -36,7 +36,7 @@ _STATES = {
 """Taints that tell of a node's state and go with it: to list them in the stack would be no cure."""
 
 
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """Nodes that one warning names."""
 
 
@@ -159,7 +159,7 @@ def stray_stage(stack: StackConfig, nodes: Sequence[NodeFacts]) -> str | None:
     if not stray:
         return None
     return (
-        f"the weights may be staged on {', '.join(stray[:_MOST_NAMED])}, which cannot serve: a storage class of local "
+        f"the weights may be staged on {', '.join(stray[:_MAX_NAMED])}, which cannot serve: a storage class of local "
         "disks would keep them there, out of the server's reach; name the nodes in heavylift:nodes.names"
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
 
-_SECONDS_BETWEEN_QUESTIONS = 10.0
+_REQUEST_INTERVAL_SECONDS = 10.0
 
 
 class ClusterWarnings:
@@ -44,7 +44,7 @@ class ClusterWarnings:
         )
 
     def _read(self) -> Sequence[Mapping[str, Any]]:
-        if self._asked is None or time.monotonic() - self._asked >= _SECONDS_BETWEEN_QUESTIONS:
+        if self._asked is None or time.monotonic() - self._asked >= _REQUEST_INTERVAL_SECONDS:
             self._asked = time.monotonic()
             with suppress(ClusterUnreachable):
                 self._events = self._api.read(self._path, fieldSelector="type=Warning")["items"]

@@ -1,1 +1,1 @@
-"""The wait for a server: what its pods report, and when to give up."""
+"""Waits for staging Jobs and servers: reads pod status, reports progress, and decides when to fail."""

@@ -1,7 +1,7 @@
-"""What was changed of a server's Deployment or LeaderWorkerSet since Pulumi made it, so that its pods will not come.
+"""Detects changes made outside Pulumi that keep a Deployment or LeaderWorkerSet from creating its pods.
 
-Pulumi compares the program with its own state, not with the cluster: `kubectl scale` or `kubectl delete` leave a plain
-`pulumi up` nothing to do, and whoever waits for the pods would wait in vain.
+Pulumi compares the program with its own state, not with the cluster. After `kubectl scale` or `kubectl delete`, a plain
+`pulumi up` changes nothing and would wait until its timeout.
 """
 
 from components.cluster.api import ClusterApi
@@ -11,7 +11,7 @@ _TO_DO = "Pulumi's state does not show it. To do: `pulumi up --refresh`, which b
 
 
 def changed_since(api: ClusterApi, namespace: str, name: str, pods: int) -> str | None:
-    """What keeps the workload of that name from having so many pods, and what to do; None: nothing.
+    """Why the workload does not have that many pods, and what to do. None: it does.
 
     Raises ClusterUnreachable.
     """

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from components.cluster.api import ClusterApi
-from components.rollout.first_answer import NoAnswer, NotAsked, first_answer
+from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, first_answer
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 
 DOOR = "/api/v1/namespaces/serving/pods/server-0:8000/proxy/v1"
@@ -29,14 +29,14 @@ def test_a_server_that_answers_took_some_time() -> None:
 
 
 def test_an_engines_error_is_told_in_its_own_words() -> None:
-    with pytest.raises(NoAnswer, match=r"HTTP 500: \{.*size_k must be divisible"):
+    with pytest.raises(ProbeFailed, match=r"HTTP 500: \{.*size_k must be divisible"):
         asked((500, '{"object": "error",\n "message": "size_k must be divisible"}'))
 
 
 def test_an_engine_that_ends_while_it_is_asked_has_failed() -> None:
-    with pytest.raises(NoAnswer, match="it ended while it was asked"):
+    with pytest.raises(ProbeFailed, match="it ended while it was asked"):
         asked(refused("error trying to reach service: EOF", 503))
-    with pytest.raises(NoAnswer, match="it ended while it was asked"):
+    with pytest.raises(ProbeFailed, match="it ended while it was asked"):
         asked(refused("error trying to reach service: read tcp 10.0.0.1:8000: read: connection reset by peer", 503))
 
 
@@ -56,12 +56,12 @@ def test_an_engine_that_ends_while_it_is_asked_has_failed() -> None:
 def test_where_the_question_does_not_get_through_nothing_is_held_against_the_server(
     completions: Answer, models: Answer
 ) -> None:
-    with pytest.raises(NotAsked):
+    with pytest.raises(ProbeInconclusive):
         asked(completions, models)
 
 
 def test_a_cluster_that_is_gone_meanwhile_is_no_fault_of_the_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(NotAsked, match="Connection refused"):
+    with pytest.raises(ProbeInconclusive, match="Connection refused"):
         first_answer(ClusterApi(kubeconfig(port)), "serving", "server-0", 8000)

@@ -168,7 +168,7 @@ def test_the_service_and_what_depends_on_the_server_wait_until_it_serves(
         after.urn.apply(lambda _: events.append("what depends on it is made"))
         server.endpoint.apply(events.append)
 
-    monkeypatch.setattr(server_watch, "until_it_serves", waits)
+    monkeypatch.setattr(server_watch, "wait_until_ready", waits)
     recording = record(program, preview=preview, stack="h200")
     version = spec(recording)["template"]["metadata"]["annotations"]["server.heavylift/template"]
     waited = ["server-id is waited for", f"1 pod of {version} serves after at most 2680 s"]
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_start_gives_no_service_and_no_endpoint(monkeypat
     async def fails(*_: object) -> None:
         raise pulumi.RunError("the server cannot start")
 
-    monkeypatch.setattr(server_watch, "until_it_serves", fails)
+    monkeypatch.setattr(server_watch, "wait_until_ready", fails)
     recording = Recording()
     with pytest.raises(pulumi.RunError, match="the server cannot start"):
         record(lambda: InferenceServer("server", arguments()), into=recording)

@@ -20,36 +20,36 @@ def test_a_pod_says_what_it_does() -> None:
 
 def test_a_pod_is_known_by_its_template_its_node_and_its_place() -> None:
     pod = report(recorded_pod("leads and failed", group="1", worker="0"))
-    assert (pod.version, pod.place, pod.where) == (VERSION, ("1", "0"), "real-1 (pod server-0)")
+    assert (pod.version, pod.group_index, pod.where) == (VERSION, ("1", "0"), "real-1 (pod server-0)")
     assert report(recorded_pod("has no node")).where == "pod server-0"
 
 
 def test_a_check_that_failed_is_counted_with_its_words() -> None:
-    [ending] = reported("has altered weights").endings
-    assert (ending.container, ending.times, ending.at_rest, ending.status) == ("verify", 2, True, "1")
-    assert "README.md: SHA-256 is" in ending.message
+    [failure] = reported("has altered weights").failures
+    assert (failure.container, failure.times, failure.stopped, failure.status) == ("verify", 2, True, "1")
+    assert "README.md: SHA-256 is" in failure.message
 
 
 def test_an_engine_that_failed_is_counted_with_the_last_lines_of_its_log() -> None:
-    [ending] = reported("has a wrong flag").endings
-    assert (ending.container, ending.times, ending.status) == ("engine", 2, "2")
-    assert ending.message.endswith("unrecognized arguments: --mlock")
+    [failure] = reported("has a wrong flag").failures
+    assert (failure.container, failure.times, failure.status) == ("engine", 2, "2")
+    assert failure.message.endswith("unrecognized arguments: --mlock")
 
 
 def test_what_ended_because_it_was_told_to_is_no_failure() -> None:
-    assert [ending.container for ending in reported("was told to end").endings if ending.container == "pod"] == []
+    assert [failure.container for failure in reported("was told to end").failures if failure.container == "pod"] == []
     pod = recorded_pod("serves")
     [engine] = pod["status"]["containerStatuses"]
     engine["state"] = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": "2026-11-30T22:59:12Z"}}
     pod["metadata"] |= {"deletionTimestamp": "2026-11-30T23:00:10Z", "deletionGracePeriodSeconds": 60}
-    assert report(pod).endings == ()
+    assert report(pod).failures == ()
 
 
 def test_what_failed_before_its_group_was_made_anew_is_a_failure() -> None:
     pod = reported("leads, failed and is made anew")
-    assert pod.leaving
-    [ending] = pod.endings
-    assert "rank 0 serves and all other ranks are headless" in ending.message
+    assert pod.terminating
+    [failure] = pod.failures
+    assert "rank 0 serves and all other ranks are headless" in failure.message
 
 
 def test_an_image_that_cannot_be_pulled_and_a_node_that_cannot_be_found_are_obstacles() -> None:
@@ -68,9 +68,9 @@ def test_a_pod_that_its_node_refused_has_ended_as_a_whole() -> None:
     pod = recorded_pod("has no node")
     reason = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed due to no devices left"}
     pod["status"] = {"phase": "Failed", "startTime": "2026-11-30T22:59:28Z", **reason}
-    [ending] = report(pod).endings
-    assert (ending.container, ending.status, ending.message) == ("pod", reason["reason"], reason["message"])
-    assert report(pod).over
+    [failure] = report(pod).failures
+    assert (failure.container, failure.status, failure.message) == ("pod", reason["reason"], reason["message"])
+    assert report(pod).finished
 
 
 def test_a_container_that_its_node_lost_track_of_has_ended_at_no_time() -> None:
@@ -78,9 +78,9 @@ def test_a_container_that_its_node_lost_track_of_has_ended_at_no_time() -> None:
     [engine] = pod["status"]["containerStatuses"]
     lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
     engine["lastState"]["terminated"] |= lost
-    [ending] = report(pod).endings
-    assert ending.status == "137 (ContainerStatusUnknown)"
-    assert ending.finished == pod["metadata"]["creationTimestamp"]
+    [failure] = report(pod).failures
+    assert failure.status == "137 (ContainerStatusUnknown)"
+    assert failure.finished == pod["metadata"]["creationTimestamp"]
 
 
 def test_what_a_cluster_adds_before_the_engine_has_done_its_work_when_it_ended_well() -> None:
@@ -88,12 +88,12 @@ def test_what_a_cluster_adds_before_the_engine_has_done_its_work_when_it_ended_w
     [verifier] = pod["status"]["initContainerStatuses"]
     pod["status"]["initContainerStatuses"].insert(0, {**verifier, "name": "mesh-init"})
     assert report(pod).doing == "loading"
-    assert report(pod).endings == ()
+    assert report(pod).failures == ()
 
 
 def test_memory_that_ran_out_is_named() -> None:
     pod = recorded_pod("has a wrong flag")
     [engine] = pod["status"]["containerStatuses"]
     engine["lastState"]["terminated"] |= {"exitCode": 137, "reason": "OOMKilled", "message": ""}
-    [ending] = report(pod).endings
-    assert ending.status == "137 (OOMKilled)"
+    [failure] = report(pod).failures
+    assert failure.status == "137 (OOMKilled)"

@@ -14,16 +14,16 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.rollout import server_watch
-from components.rollout.obstacles import Patience
+from components.rollout.obstacles import GiveUpAfter
 from components.rollout.server_watch import Server
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 from tests.unit.components.recorded_pods import VERSION, ended_again, loading, recorded_event, recorded_pod
 
-UNTIL_IT_SERVES = server_watch.until_it_serves
+WAIT_UNTIL_READY = server_watch.wait_until_ready
 """As it is before the fixture of this directory takes its place."""
 
-PATIENT = Patience(between_looks=0.01, between_words=0)
-HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, unheard_of=0.3)
+PATIENT = GiveUpAfter(poll_seconds=0.01, report_seconds=0)
+HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, unreachable=0.3)
 PODS = "/api/v1/namespaces/serving/pods"
 EVENTS = "/api/v1/namespaces/serving/events"
 WORKLOADS = (
@@ -71,14 +71,14 @@ def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
 def answered(cluster: Cluster) -> str:
     """Whether the server answers, as far as the wait found out."""
     with api_server(cluster) as api:
-        return asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, PATIENT))
+        return asyncio.run(WAIT_UNTIL_READY(server(api), "server-1a2b", lambda _: None, PATIENT))
 
 
-def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, patience: Patience = PATIENT) -> list[str]:
+def waited(cluster: Cluster, pods: int = 1, seconds: int = 60, give_up_after: GiveUpAfter = PATIENT) -> list[str]:
     """What was said until the server served, but for how long its first answer took."""
     said: list[str] = []
     with api_server(cluster) as api:
-        asyncio.run(UNTIL_IT_SERVES(server(api, pods, seconds), "server-1a2b", said.append, patience))
+        asyncio.run(WAIT_UNTIL_READY(server(api, pods, seconds), "server-1a2b", said.append, give_up_after))
     return [re.sub(r"; first answer after \d\.\d\d s$", "", words) for words in said]
 
 
@@ -177,7 +177,7 @@ def test_pods_that_are_only_late_are_waited_for() -> None:
 
 def test_it_is_not_said_more_often_than_one_can_read() -> None:
     checking, loads = recorded_pod("checks its weights"), loading(recorded_pod("serves"))
-    said = waited(Cluster([[], [checking], [loads], [SERVES]]), patience=replace(PATIENT, between_words=60))
+    said = waited(Cluster([[], [checking], [loads], [SERVES]]), give_up_after=replace(PATIENT, report_seconds=60))
     assert said == ["0 of 1 pods ready", "1 of 1 pods ready"]
 
 
@@ -251,11 +251,11 @@ def test_the_rank_that_failed_first_is_told_first_and_the_same_words_once() -> N
 
 
 def test_what_failed_before_the_first_look_may_have_been_mended_and_the_next_attempt_decides() -> None:
-    at_rest = ended_again(recorded_pod("has altered weights", before=True), "verify", 7)
+    stopped = ended_again(recorded_pod("has altered weights", before=True), "verify", 7)
     told_late = ended_again(recorded_pod("has altered weights", before=True), "verify", 8)
-    assert waited(Cluster([[at_rest], [at_rest], [told_late], [told_late], [SERVES]]))[-1] == "1 of 1 pods ready"
+    assert waited(Cluster([[stopped], [stopped], [told_late], [told_late], [SERVES]]))[-1] == "1 of 1 pods ready"
     again = ended_again(recorded_pod("has altered weights"), "verify", 9)
-    assert "README.md: SHA-256 is" in given_up(Cluster([[at_rest], [told_late], [again]]))
+    assert "README.md: SHA-256 is" in given_up(Cluster([[stopped], [told_late], [again]]))
 
 
 def test_what_failed_long_ago_in_a_container_that_runs_does_not_count() -> None:
@@ -304,7 +304,7 @@ def test_a_pod_without_a_node_is_waited_for_as_long_as_pods_before_it_are_leavin
     leaving = recorded_pod("serves", name="old", version="before")
     leaving["metadata"] |= {"deletionTimestamp": "2999-01-01T00:00:00Z", "deletionGracePeriodSeconds": 60}
     looks: list[Pods] = [[recorded_pod("has no node"), leaving]] * 60
-    assert waited(Cluster([*looks, [SERVES]]), patience=HURRIED)[-1] == "1 of 1 pods ready"
+    assert waited(Cluster([*looks, [SERVES]]), give_up_after=HURRIED)[-1] == "1 of 1 pods ready"
 
 
 def test_pods_that_are_refused_are_told_with_the_clusters_warning() -> None:
@@ -355,7 +355,7 @@ def test_the_time_is_that_of_each_group_where_they_change_one_after_the_other() 
         return {"items": [recorded_pod("serves", name=f"server-{number}") for number in range(ready)]}
 
     with api_server(one_after_the_other) as api:
-        asyncio.run(UNTIL_IT_SERVES(server(api, pods=2, seconds=2), "server-1a2b", lambda _: None, HURRIED))
+        asyncio.run(WAIT_UNTIL_READY(server(api, pods=2, seconds=2), "server-1a2b", lambda _: None, HURRIED))
     assert time.monotonic() - began > 2, "longer than one of them may take"
 
 
@@ -397,14 +397,14 @@ def test_a_cluster_that_does_not_answer_for_a_moment_is_borne() -> None:
 
     iter_looks: Iterator[bool] = iter([True, False])
     with api_server(moody, status=503) as api:
-        asyncio.run(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, PATIENT))
+        asyncio.run(WAIT_UNTIL_READY(server(api), "server-1a2b", lambda _: None, PATIENT))
 
 
 def test_a_cluster_that_is_gone_for_long_ends_the_wait_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(pulumi.RunError) as caught:
-        asyncio.run(UNTIL_IT_SERVES(server(ClusterApi(kubeconfig(port))), "server-1a2b", lambda _: None, HURRIED))
+        asyncio.run(WAIT_UNTIL_READY(server(ClusterApi(kubeconfig(port))), "server-1a2b", lambda _: None, HURRIED))
     assert "the cluster has not answered for" in str(caught.value)
     assert "Connection refused" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -412,7 +412,7 @@ def test_a_cluster_that_is_gone_for_long_ends_the_wait_in_one_line() -> None:
 
 def test_the_wait_can_be_broken_off() -> None:
     async def broken_off(api: ClusterApi) -> None:
-        waiting = asyncio.create_task(UNTIL_IT_SERVES(server(api), "server-1a2b", lambda _: None, HURRIED))
+        waiting = asyncio.create_task(WAIT_UNTIL_READY(server(api), "server-1a2b", lambda _: None, HURRIED))
         await asyncio.sleep(0.2)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

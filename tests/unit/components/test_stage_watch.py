@@ -11,16 +11,16 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.rollout import stage_watch
-from components.rollout.obstacles import Patience
+from components.rollout.obstacles import GiveUpAfter
 from components.rollout.stage_watch import StageJobs
 from tests.unit.components.api_server import Answer, api_server
 from tests.unit.components.recorded_pods import recorded_event, recorded_pod
 
-UNTIL_STAGED, WARN_IF_GONE = stage_watch.until_staged, stage_watch.warn_if_gone
+WAIT_UNTIL_STAGED, WARN_IF_GONE = stage_watch.wait_until_staged, stage_watch.warn_if_gone
 """As they are before the fixture of this directory takes their place."""
 
-PATIENT = Patience(between_looks=0.01, between_words=0)
-HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, new_volume=0.9, unheard_of=0.3)
+PATIENT = GiveUpAfter(poll_seconds=0.01, report_seconds=0)
+HURRIED = replace(PATIENT, obstacle=0.3, slow_start=0.6, new_volume=0.9, unreachable=0.3)
 NAMESPACE = "/api/v1/namespaces/serving"
 JOBS = "/apis/batch/v1/namespaces/serving/jobs"
 Objects = Sequence[dict[str, Any]]
@@ -86,13 +86,16 @@ def stage(api: ClusterApi, seconds: int = 60) -> StageJobs:
 
 
 def waited(
-    cluster: Cluster, *names: str, seconds: int = 60, patience: Patience = PATIENT
+    cluster: Cluster, *names: str, seconds: int = 60, give_up_after: GiveUpAfter = PATIENT
 ) -> tuple[list[str], list[str]]:
     """What was said until all was staged: for good, and of the progress."""
     said: tuple[list[str], list[str]] = ([], [])
     with api_server(cluster) as api:
-        waiting = UNTIL_STAGED(
-            stage(api, seconds), names or ["stage-0"], lambda words, fleeting: said[fleeting].append(words), patience
+        waiting = WAIT_UNTIL_STAGED(
+            stage(api, seconds),
+            names or ["stage-0"],
+            lambda words, fleeting: said[fleeting].append(words),
+            give_up_after,
         )
         asyncio.run(waiting)
     return said
@@ -100,7 +103,7 @@ def waited(
 
 def given_up(cluster: Cluster, *names: str, seconds: int = 60) -> str:
     with pytest.raises(pulumi.RunError) as caught:
-        waited(cluster, *names, seconds=seconds, patience=HURRIED)
+        waited(cluster, *names, seconds=seconds, give_up_after=HURRIED)
     return str(caught.value)
 
 
@@ -231,5 +234,5 @@ def test_all_is_given_up_after_the_time_that_there_was() -> None:
 
 def test_a_cluster_that_is_gone_for_long_ends_the_wait() -> None:
     with pytest.raises(pulumi.RunError) as caught:
-        asyncio.run(UNTIL_STAGED(stage(ClusterApi({})), ["stage-0"], lambda *_: None, HURRIED))
+        asyncio.run(WAIT_UNTIL_STAGED(stage(ClusterApi({})), ["stage-0"], lambda *_: None, HURRIED))
     assert "the cluster has not answered for" in str(caught.value)
