@@ -29,7 +29,7 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
-    """Constants of the memory on a GPU beside weights and KV cache; `engines.vllm.overhead` says what for."""
+    """Constants of the memory on a GPU beside weights and KV cache; `engines.vllm.memory.overhead` says what for."""
 
     about: str
     sampler_copies: float

@@ -10,7 +10,7 @@ from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.units import GIB
 from engines.plan import Plan
 from engines.request import FitRequest
-from engines.vllm.memory import Memory, Stage, memory_of, weights_by_group
+from engines.vllm.memory.stages import Memory, Stage, memory_of, weights_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 
 

@@ -17,8 +17,8 @@ from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
 from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
 from engines.vllm.flags import FLAGS
-from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY
-from engines.vllm.memory import Memory, memory_of
+from engines.vllm.memory.kv_cache import ELEMENT_BYTES, LATENT_ONLY
+from engines.vllm.memory.stages import Memory, memory_of
 from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
 from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows, uneven_heads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from config.catalogue import VllmRelease, vllm_releases
 from engines.versions import Version
-from engines.vllm.kv_cache import PoolRules
+from engines.vllm.memory.kv_cache import PoolRules
 
 
 def facts_of(version: Version) -> VllmRelease:

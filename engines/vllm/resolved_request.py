@@ -18,9 +18,9 @@ from engines.request import FitRequest
 from engines.rules.deployment import pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.versions import Version
-from engines.vllm.attention_backend import Backend, attention_backend
 from engines.vllm.defaults import BatchDefaults, vllm_defaults
-from engines.vllm.kv_cache import is_fp8
+from engines.vllm.memory.attention_backend import Backend, attention_backend
+from engines.vllm.memory.kv_cache import is_fp8
 
 MISSING_SETTINGS = frozenset({"expert_offload", "model_file"})
 """Fields of the request that vLLM has no setting for."""

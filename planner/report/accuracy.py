@@ -23,8 +23,8 @@ from config.catalogue import (
 from config.checkpoint.model_spec import find_model
 from config.units import GIB
 from engines.request import FitRequest
-from engines.vllm.calibration import observations, ratios
-from engines.vllm.memory import weights_by_group
+from engines.vllm.memory.calibration import observations, ratios
+from engines.vllm.memory.stages import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
 from planner.report import oracle
@@ -215,7 +215,7 @@ def _overheads() -> Iterator[str]:
     yield "## Memory beside weights and cache"
     yield ""
     yield f"The likely end is {low} of the modelled sum, the worst end {high} of it and more"
-    yield "(`engines/vllm/overhead.py`)."
+    yield "(`engines/vllm/memory/overhead.py`)."
     yield "Each row is judged by the ratios that the others give; a miss is marked. The form of the sum and its"
     yield "constants (`config/data/overheads.json`) were chosen on all of them. What graphs and releases after 0.20"
     yield "take rests on few figures: no log of 0.33 was found."

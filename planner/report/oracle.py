@@ -18,7 +18,7 @@ from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
 from config.checkpoint.model_spec import find_model
 from engines.request import FitRequest
 from engines.versions import Version
-from engines.vllm.memory import weights_by_group
+from engines.vllm.memory.stages import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
 

@@ -20,7 +20,6 @@ MODULES_AT_MOST = 13
 """In a folder, `__init__.py` and `__main__.py` apart."""
 FLAT = {
     "stager": "it travels in a ConfigMap, whose keys have no folders",
-    "engines/vllm": "its memory model is to get a folder of its own",
 }
 """Folders that have more, and why."""
 

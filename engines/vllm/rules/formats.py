@@ -15,9 +15,9 @@ from config.checkpoint.shape import LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule
-from engines.vllm.attention_backend import cache_types
 from engines.vllm.defaults import vllm_defaults
-from engines.vllm.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
+from engines.vllm.memory.attention_backend import cache_types
+from engines.vllm.memory.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
 from engines.vllm.resolved_request import ResolvedRequest
 
 FP8_CAPABILITY = (8, 9)

@@ -10,8 +10,8 @@ from engines.finding import Finding, rejected, unknown, warning
 from engines.plan import Layout
 from engines.request import FitRequest
 from engines.rules.deployment import check_pods
+from engines.vllm.memory.sharding import stage_layers
 from engines.vllm.resolved_request import ResolvedRequest
-from engines.vllm.sharding import stage_layers
 
 _VOCABULARY_PADDING = 64
 """vLLM pads the vocabulary to a multiple of this before it cuts it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.checkpoint.safetensors import UNKNOWN_ROLE
 from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
-from engines.vllm.memory import Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
+from engines.vllm.memory.stages import Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
 from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, ResolvedRequest
 
 _SPARSE_SCRATCH = "github.com/vllm-project/vllm/issues/53413"

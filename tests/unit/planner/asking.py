@@ -8,7 +8,7 @@ from typing import Any
 
 from config.catalogue import find_gpu
 from config.checkpoint.model_spec import find_model
-from engines.vllm.memory import tensors_by_group
+from engines.vllm.memory.stages import tensors_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 from planner import FitRequest, Plan, fit
 

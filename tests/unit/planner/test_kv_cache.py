@@ -8,8 +8,8 @@ import pytest
 
 from config.catalogue import PublishedCache, ground_truth
 from config.checkpoint.shape import read_shape
-from engines.vllm.attention_backend import Backend
-from engines.vllm.kv_cache import Pool, PoolRules, stage_pool
+from engines.vllm.memory.attention_backend import Backend
+from engines.vllm.memory.kv_cache import Pool, PoolRules, stage_pool
 from planner.report.accuracy import predicted_tokens
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from config.catalogue import LeftForCache, ground_truth, overheads
 from engines.plan import Plan
-from engines.vllm.calibration import Observation, observations, ratios
+from engines.vllm.memory.calibration import Observation, observations, ratios
 from planner.report.accuracy import left_for_cache
 from tests.unit.planner.asking import plan
 

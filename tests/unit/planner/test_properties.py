@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from config.catalogue import engine_flags, gpus, models
 from config.checkpoint.model_spec import find_model
 from config.engine_name import EngineName
-from engines.vllm.memory import weights_by_group
+from engines.vllm.memory.stages import weights_by_group
 from planner import FitRequest, fit, time_limits
 from planner.fit import plan_only
 from planner.report.explain import explain

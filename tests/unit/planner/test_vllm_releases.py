@@ -7,8 +7,8 @@ import pytest
 from config.catalogue import engine_facts, engine_flags, models, vllm_releases
 from config.engine_name import EngineName
 from engines.versions import Version
-from engines.vllm.attention_backend import attention_backend
 from engines.vllm.defaults import vllm_defaults
+from engines.vllm.memory.attention_backend import attention_backend
 from tests.unit.planner.asking import resolved_request
 
 RELEASES = {found.release: found for found in vllm_releases()}

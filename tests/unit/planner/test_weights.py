@@ -4,7 +4,7 @@ import pytest
 
 from config.checkpoint.model_spec import find_model
 from engines.plan import Layout
-from engines.vllm.sharding import stage_layers
+from engines.vllm.memory.sharding import stage_layers
 from planner.report.accuracy import GATE, Comparison, size_comparisons, weight_comparisons
 from tests.unit.planner.asking import derivation, weights_gib
 

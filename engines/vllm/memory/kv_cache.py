@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from config.checkpoint.shape import GroupedAttention, LatentAttention, LinearAttention, Shape
-from engines.vllm.attention_backend import DEFAULT_BLOCK, Backend
+from engines.vllm.memory.attention_backend import DEFAULT_BLOCK, Backend
 
 _SPARSE_FP8_BYTES = 656
 """Bytes per token and layer of `fp8_ds_mla`: 512 in fp8, their scales, and 64 rotary elements in 16 bits."""

@@ -8,13 +8,13 @@ from math import ceil
 from config.checkpoint.quantization import FP8_BLOCK
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
-from engines.vllm.attention_backend import Backend
-from engines.vllm.kv_cache import Pool, stage_pool
-from engines.vllm.loading import made_while_loading
-from engines.vllm.overhead import Overhead, Workload, overhead
+from engines.vllm.memory.attention_backend import Backend
+from engines.vllm.memory.kv_cache import Pool, stage_pool
+from engines.vllm.memory.loading import made_while_loading
+from engines.vllm.memory.overhead import Overhead, Workload, overhead
+from engines.vllm.memory.sharding import stage_layers, stage_weights
 from engines.vllm.release_facts import pool_rules
 from engines.vllm.resolved_request import ResolvedRequest
-from engines.vllm.sharding import stage_layers, stage_weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from config.catalogue import Log, Profile, find_checkpoint, find_gpu, ground_tru
 from config.checkpoint.shape import read_shape
 from config.units import GIB
 from engines.versions import Version
-from engines.vllm.overhead import Workload, overhead
+from engines.vllm.memory.overhead import Workload, overhead
 
 
 @dataclass(frozen=True, slots=True)
