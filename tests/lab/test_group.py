@@ -42,6 +42,12 @@ def group(kubectl: Kubectl) -> Group:
     return Group(kubectl, NAMESPACE)
 
 
+def no_new_pods(kubectl: Kubectl) -> None:
+    """Admits no further pod with GPUs to the namespace; those that run go on, and stage Jobs need none."""
+    quota = {"metadata": {"name": "no-new-pods"}, "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}
+    kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota}, namespace=NAMESPACE)
+
+
 def spoil(simulated: SimulatedNodes, fault: str) -> None:
     """Puts one fault on the second node."""
     match fault:
@@ -117,7 +123,7 @@ def test_two_replicas_are_two_groups_on_nodes_of_their_own_behind_one_service(
 
 
 def test_groups_change_one_after_the_other_and_a_version_that_does_not_start_stops_at_the_first(
-    nodes: AddNodes, h100x16: Project, group: Group
+    nodes: AddNodes, h100x16: Project, group: Group, kubectl: Kubectl
 ) -> None:
     nodes("4x8h100")
     h100x16.configure(nodes={"names": ["h100-0", "h100-1", "h100-2", "h100-3"]}, engine={"replicas": 2})
@@ -140,18 +146,20 @@ def test_groups_change_one_after_the_other_and_a_version_that_does_not_start_sto
     )
     assert max(map(ready_since, first_of_all)) <= min(moment(pod["metadata"]["creationTimestamp"]) for pod in last)
 
-    h100x16.configure(engine={"cpus": 100_000})
+    no_new_pods(kubectl)
+    h100x16.configure(engine={"cpus": 40})
     began = time.monotonic()
     with group.watched() as seen:
         broken = h100x16.up()
     assert broken.status != 0
     assert time.monotonic() - began < 150
     assert "the server cannot start" in broken.output
-    assert "Insufficient cpu" in broken.output
+    assert "exceeded quota: no-new-pods" in broken.output
     assert "Traceback" not in broken.output
     assert all(seen)
     assert group.ready_groups() == {"0": new["0"]}, "the other group serves on as it was"
 
+    kubectl("delete", "resourcequota", "-n", NAMESPACE, "no-new-pods")
     h100x16.configure(engine={"cpus": 48})
     with group.watched() as seen:
         mended = h100x16.up()
@@ -165,10 +173,11 @@ def test_groups_change_one_after_the_other_and_a_version_that_does_not_start_sto
 
 
 def test_ctrl_c_ends_the_waiting_and_the_next_up_goes_on(
-    nodes: AddNodes, h100x16: Project, group: Group, tmp_path: Path
+    nodes: AddNodes, h100x16: Project, group: Group, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     nodes("2x8h100")
-    h100x16.configure(engine={"cpus": 100_000})
+    kubectl("create", "namespace", NAMESPACE)
+    no_new_pods(kubectl)
     command = ["pulumi", "up", "--stack", h100x16.stack, "--yes", "--skip-preview", "--non-interactive"]
     said = tmp_path / "said"
     with said.open("w") as output:
@@ -181,12 +190,14 @@ def test_ctrl_c_ends_the_waiting_and_the_next_up_goes_on(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        group.wait_until(lambda: "waiting for a node" in said.read_text(), "it is said what the pods do")
+        group.wait_until(
+            lambda: "exceeded quota" in said.read_text(), "the output says why there is no pod", seconds=90
+        )
         os.killpg(up.pid, signal.SIGINT)
         assert up.wait(timeout=30) != 0
     assert "Traceback" not in said.read_text()
 
-    h100x16.configure(engine={"cpus": 48})
+    kubectl("delete", "resourcequota", "-n", NAMESPACE, "no-new-pods")
     again = h100x16.up()
     assert again.status == 0, again
     assert group.is_ready()
