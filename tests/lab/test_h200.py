@@ -1,14 +1,20 @@
 """`pulumi up --stack h200` on a simulated node with eight H200, as the README tells, and what it refuses."""
 
+import json
+import select
 import socket
+import socketserver
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from lab.cluster.simulated import SimulatedNodes
-from lab.project import Project
+from lab.project import Answer, Project
 from tests.lab.conftest import AddNodes
 from tests.lab.kubectl import Kubectl
 from tests.lab.sharing import committed_stack, on_nodes_of
@@ -179,6 +185,53 @@ def test_gpus_that_another_pod_holds_end_an_up_and_are_free_when_it_is_gone(
     assert "are held by" not in again.output, "its own server holds them"
 
 
+class WayToTheCluster:
+    """A kubeconfig whose server can be reached while the way is open: a forwarder on a port of its own."""
+
+    def __init__(self, kubeconfig: Path, directory: Path) -> None:
+        text = kubeconfig.read_text()
+        [line] = [line for line in text.splitlines() if "server:" in line]
+        address = urlsplit(line.split()[-1])
+        self._target = (address.hostname or "", address.port or 443)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._port = listener.getsockname()[1]
+        self.kubeconfig = directory / "through-the-forwarder"
+        self.kubeconfig.write_text(text.replace(line, f"    server: https://127.0.0.1:{self._port}"))
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Lets connections through, and ends them afterwards."""
+        target = self._target
+
+        class Forward(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with socket.create_connection(target) as there:
+                    ends = {self.request: there, there: self.request}
+                    while ready := select.select(list(ends), [], [])[0]:
+                        for end in ready:
+                            if not (content := end.recv(65536)):
+                                return
+                            ends[end].sendall(content)
+
+        class Forwarder(socketserver.ThreadingTCPServer):
+            allow_reuse_address, daemon_threads = True, True
+
+        with Forwarder(("127.0.0.1", self._port), Forward) as forwarder:
+            thread = threading.Thread(target=forwarder.serve_forever)
+            thread.start()
+            yield
+            forwarder.shutdown()
+            thread.join()
+
+
+def steps(preview: Answer) -> dict[str, str]:
+    """What `pulumi preview --json` would do, by the name of each resource."""
+    assert preview.status == 0, preview
+    text = preview.output
+    plan = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    return {step["urn"].rpartition("::")[2]: step["op"] for step in plan["steps"]}
+
+
 def unreachable(kubeconfig: Path, directory: Path) -> Path:
     """A kubeconfig whose server nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -188,6 +241,47 @@ def unreachable(kubeconfig: Path, directory: Path) -> Path:
     changed = directory / "unreachable"
     changed.write_text(text.replace(server, f"    server: https://127.0.0.1:{port}"))
     return changed
+
+
+def test_a_preview_of_a_deployed_stack_shows_the_same_steps_without_its_cluster(
+    nodes: AddNodes, h200: Project, tmp_path: Path
+) -> None:
+    nodes("8xh200")
+    way = WayToTheCluster(Path(h200.environment["HEAVYLIFT_KUBECONFIG"]), tmp_path)
+    with way.open():
+        up = h200.up(HEAVYLIFT_KUBECONFIG=str(way.kubeconfig))
+        assert up.status == 0, up
+    unchanged = h200.preview("--expect-no-changes", HEAVYLIFT_KUBECONFIG=str(way.kubeconfig))
+    assert unchanged.status == 0, unchanged
+    assert "cannot be reached" in unchanged.output
+
+    h200.configure(engine={"cpus": 40})
+    without = h200.preview("--json", HEAVYLIFT_KUBECONFIG=str(way.kubeconfig))
+    with way.open():
+        reached = h200.preview("--json", HEAVYLIFT_KUBECONFIG=str(way.kubeconfig))
+    assert steps(without) == steps(reached)
+    assert [step for step, operation in steps(without).items() if operation != "same"] == ["server"]
+    with way.open():
+        destroyed = h200.destroy()
+    assert destroyed.status == 0, destroyed
+
+
+def test_a_server_that_was_scaled_away_ends_the_next_up_with_what_to_type(
+    nodes: AddNodes, h200: Project, kubectl: Kubectl
+) -> None:
+    nodes("8xh200")
+    first = h200.up()
+    assert first.status == 0, first
+    kubectl("scale", "deployment", "--all", "--replicas=0", "-n", NAMESPACE)
+    kubectl("wait", "pod", "-l", "app.kubernetes.io/component=server", "--for=delete", "--timeout=60s", "-n", NAMESPACE)
+    again = h200.up()
+    assert again.status != 0
+    assert "is scaled to 0 of 1 replicas" in again.output
+    assert "`pulumi up --refresh`" in again.output
+    mended = h200.up("--refresh")
+    assert mended.status == 0, mended
+    [deployment] = kubectl.get("deployments", "-n", NAMESPACE)["items"]
+    assert deployment["status"]["readyReplicas"] == 1
 
 
 def test_a_preview_works_without_the_cluster_and_up_ends_in_one_line(
