@@ -1,6 +1,6 @@
-"""How fast a plan is: 10,000 of them, the processor time of each, and the memory of the process.
+"""Measures 10,000 plans: CPU time of each, and the process's memory.
 
-`make bench-planner`. Prints the time from a cold start too, since `pulumi preview` pays it once.
+`make bench-planner`. Also prints the time from a cold start, which each `pulumi preview` takes once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from planner.fit import plan_only
 
 PLANS = 10_000
 LIMIT_MILLISECONDS = 50.0
-"""A preview must not be slower for its plan."""
+"""CPU time limit of a plan, so that it does not slow down a preview."""
 
 _MODELS = ("kimi-k2.5", "kimi-k2.5-nvfp4", "glm-5-fp8", "qwen3.5-397b-a17b", "minimax-m2.5", "llama-3.1-8b")
 _GPUS = ("h100", "h200", "b200", "a100-80gb")
@@ -27,13 +27,13 @@ _CONTEXTS = (4096, 32_768, 131_072)
 
 
 def requests() -> Iterator[FitRequest]:
-    """Requests without end, of every combination in turn."""
+    """Yields requests of every combination in turn, without end."""
     for model, gpu, count, context in cycle(product(_MODELS, _GPUS, _SIZES, _CONTEXTS)):
         yield FitRequest(model=model, gpu=gpu, gpus_per_node=count, max_model_len=context)
 
 
 def cold_start_milliseconds() -> float:
-    """A first plan in a fresh process, less an interpreter that does nothing."""
+    """Returns the time of the first plan in a new process, minus the start of the interpreter."""
 
     def seconds(code: str) -> float:
         start = time.perf_counter()
@@ -45,7 +45,7 @@ def cold_start_milliseconds() -> float:
 
 
 def measure(planned: int) -> list[float]:
-    """Milliseconds of each plan, without suggestions."""
+    """Returns the milliseconds of each plan, without suggestions."""
     times = []
     for request in islice(requests(), planned):
         start = time.process_time()
@@ -55,7 +55,7 @@ def measure(planned: int) -> list[float]:
 
 
 def measure_rejected(planned: int) -> list[float]:
-    """Milliseconds of plans that are rejected and for which something that works is looked for."""
+    """Returns the milliseconds of each rejected plan, with its suggestions."""
     times: list[float] = []
     for request in requests():
         start = time.process_time()
@@ -68,7 +68,7 @@ def measure_rejected(planned: int) -> list[float]:
 
 
 def main() -> int:
-    """Prints the figures; status 1 when a plan takes longer than its limit."""
+    """Prints the figures. Returns 1 if a plan exceeds its limit."""
     plan_only(next(requests()))
     times, rejected = measure(PLANS), measure_rejected(300)
     slow, slow_rejected = statistics.quantiles(times, n=1000)[-1], statistics.quantiles(rejected, n=100)[-1]

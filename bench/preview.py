@@ -1,8 +1,8 @@
-"""What a preview costs beside the smallest useful Pulumi program in Python.
+"""Compares the cost of a preview with the smallest useful Pulumi program in Python.
 
-`make bench-preview`. Previews the stack `h200`, a program with one ConfigMap and an empty one in turn, on the lab's
-cluster, and compares medians of processor time, which other programs on the machine stretch least. Ends with an error
-above 1.5 times the program with one ConfigMap.
+`make bench-preview`. Previews the stack `h200`, a program with one ConfigMap and an empty one in turn on the lab's
+cluster, and compares medians of CPU time, which other programs on the machine affect least. Fails if `h200` takes more
+than 1.5 times the CPU time of the program with one ConfigMap.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PROGRAMS = {
 
 
 def main() -> int:
-    """Exit status 0, or 1 when the preview costs more than it may."""
+    """Returns 0, or 1 if the preview exceeds its limit."""
     with (
         Lab().borrowed() as site,
         SimulatedNodes(site).added(PROFILE),
         tempfile.TemporaryDirectory() as directory,
     ):
-        # Python keeps compiled modules, unless it is told not to: what a program's own would cost every time.
+        # Lets Python store compiled modules. Otherwise each run compiles the program's modules again.
         environment = {**engine.settings(site), "PYTHONDONTWRITEBYTECODE": ""}
         medians = measure(projects(Path(directory), environment))
     ratio = medians["h200"] / medians["one ConfigMap"]
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def projects(directory: Path, environment: Mapping[str, str]) -> dict[str, Project]:
-    """The programs to preview, in copies of their own."""
+    """Returns the programs to preview, each in a copy."""
     found = {}
     for name, text in PROGRAMS.items():
         program = directory / name.replace(" ", "-")
@@ -64,7 +64,7 @@ def projects(directory: Path, environment: Mapping[str, str]) -> dict[str, Proje
 
 
 def measure(programs: Mapping[str, Project]) -> dict[str, float]:
-    """Prints the table and returns the median seconds of processor time of each program's preview."""
+    """Prints the table and returns the median CPU seconds of each program's preview."""
     elapsed: dict[str, list[float]] = {name: [] for name in programs}
     worked: dict[str, list[float]] = {name: [] for name in programs}
     for turn in range(WARM_UP + ROUNDS):
@@ -84,7 +84,7 @@ def measure(programs: Mapping[str, Project]) -> dict[str, float]:
 
 
 def processor_seconds() -> float:
-    """Processor time of all commands so far: engine, provider, language host and program."""
+    """Returns the CPU seconds of all commands so far: engine, provider, language host and program."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,8 +1,8 @@
-"""Whether many groups cost more each than few: one program with up to 32 groups of two nodes, 512 GPUs.
+"""Compares the cost per group of few and many groups: one program with up to 32 groups of two nodes, 512 GPUs.
 
-`make bench-scale`. Takes the stack `h100x16` up with 8, 16 and 32 replicas on simulated nodes of the lab, with the
-real engine, scheduler and LeaderWorkerSet controller, and prints the seconds of preview, up and destroy, and those of
-up for each group. Ends with an error when a group of 32 costs clearly more than one of 8.
+`make bench-scale`. Runs `pulumi up` for the stack `h100x16` with 8, 16 and 32 replicas on simulated nodes of the lab,
+with the real engine, scheduler and LeaderWorkerSet controller. Prints the seconds of preview, up and destroy, and of up
+per group. Fails if up takes more than 1.5 times as long per group with 32 groups as with 8.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lab.site import CHECKOUT, Site
 GROUPS = (8, 16, 32)
 REFERENCE, LARGEST = 8, 32
 GROWTH_LIMIT = 1.5
-"""Of the time for each group, from `REFERENCE` to `LARGEST`: room for a machine that others use too."""
+"""Limit of the ratio of time per group, `LARGEST` to `REFERENCE`. Allows for other load on the machine."""
 
 
 def main() -> int:
-    """Exit status 0, or 1 when the time for each group grows."""
+    """Returns 0, or 1 if the time per group grows beyond the limit."""
     names = [f"scale-{index}" for index in range(2 * LARGEST)]
     with (
         Lab().borrowed() as site,
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def measure(site: Site, directory: Path, names: list[str], groups: int) -> float:
-    """Prints the row of so many groups and returns the seconds of `up` for each of them."""
+    """Prints the row for a number of groups, and returns the seconds of `up` per group."""
     own = {key: value for key, value in engine.settings(site).items() if not key.endswith("_IMAGE")}
     project = Project.copy(CHECKOUT, directory / "program", own, "h100x16")
     project.configure(
@@ -53,7 +53,7 @@ def measure(site: Site, directory: Path, names: list[str], groups: int) -> float
 
 
 def seconds(action: Callable[[], Answer]) -> float:
-    """How long a command takes that must succeed."""
+    """Returns the seconds of a command. The command must succeed."""
     start = time.perf_counter()
     answer = action()
     if answer.status:

@@ -53,7 +53,7 @@ with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
 
 @dataclass(frozen=True)
 class Run:
-    """What one run of one client took."""
+    """The time and memory of one run of a client."""
 
     seconds: float
     cpu_seconds: float
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Client:
-    """A program that brings the files into a directory."""
+    """A program that downloads the files into a directory."""
 
     name: str
     server: Server
@@ -73,7 +73,7 @@ class Client:
 
 
 def clients(hub: Server, s3: Server, lock: Path) -> list[Client]:
-    """heavylift and its rivals, by the server they read from."""
+    """Returns heavylift and the other clients, by server."""
     python, tools = sys.executable, Path(sys.executable).parent
     s5cmd = str(distribution("s5cmd").locate_file("s5cmd/bin/s5cmd"))  # the program itself, without its Python wrapper
     at_hub = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
@@ -109,13 +109,13 @@ def _usage_if_ended(process: subprocess.Popen[bytes]) -> resource.struct_rusage 
 
 
 def _peak_kib(pid: int) -> int:
-    """The most memory that a process had so far; the `ru_maxrss` of a child would begin with that of this program."""
+    """Returns a process's peak memory. A child's `ru_maxrss` would start with that of this program."""
     match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(match[1]) if match else 0
 
 
 def measure(command: Sequence[str | Path], environment: Mapping[str, str], server: Server | None, to: Path) -> Run:
-    """Run a command to its end, and until its bytes are on the disk."""
+    """Runs a command, and waits until its bytes are on the disk."""
     before = server.cpu_seconds() if server else 0.0
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
@@ -144,7 +144,7 @@ def measure(command: Sequence[str | Path], environment: Mapping[str, str], serve
 
 @dataclass(frozen=True)
 class Played:
-    """One round of one client: its run, the hash pass that it needs on top, and its run on the complete directory."""
+    """One round of a client: its run, its extra hash pass, and its run on the complete directory."""
 
     run: Run
     hashing: Run | None
@@ -152,17 +152,17 @@ class Played:
 
     @property
     def verified_seconds(self) -> float:
-        """Until the files are there and hashed."""
+        """Seconds until the files are downloaded and hashed."""
         return self.run.seconds + (self.hashing.seconds if self.hashing else 0.0)
 
     @property
     def verified_cpu_seconds(self) -> float:
-        """The client's CPU time until the files are there and hashed."""
+        """The client's CPU seconds until the files are downloaded and hashed."""
         return self.run.cpu_seconds + (self.hashing.cpu_seconds if self.hashing else 0.0)
 
 
 def play(client: Client, place: Path) -> Played:
-    """One run of a client into an empty directory, with what belongs to it."""
+    """Runs one round of a client in an empty directory."""
     to = place / "tree"
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
@@ -177,7 +177,7 @@ def play(client: Client, place: Path) -> Played:
 
 
 def row(client: Client, rounds: Sequence[Played], total: int) -> str:
-    """The medians of a client's rounds as a line of a table."""
+    """Returns a table row with the medians of a client's rounds."""
     runs = [played.run for played in rounds]
     seconds = statistics.median(run.seconds for run in runs)
     verified = statistics.median(played.verified_seconds for played in rounds)
@@ -193,7 +193,7 @@ def row(client: Client, rounds: Sequence[Played], total: int) -> str:
 
 
 def ratios(results: Mapping[str, Sequence[Played]], ours: str, rivals: Sequence[str]) -> str:
-    """How `ours` compares with the fastest of its rivals, verified and not."""
+    """Returns the speed of `ours` relative to the fastest other client, with and without a hash pass."""
     mine = statistics.median(played.run.seconds for played in results[ours])
     plain = min(statistics.median(played.run.seconds for played in results[rival]) for rival in rivals)
     verified = min(statistics.median(played.verified_seconds for played in results[rival]) for rival in rivals)
@@ -204,7 +204,7 @@ def ratios(results: Mapping[str, Sequence[Played]], ours: str, rivals: Sequence[
 
 
 def compare(place: Path, hub: Server, s3: Server, lock: Path, rounds: int, total: int) -> None:
-    """Play all clients into `place`, in turn, and print the table."""
+    """Runs all clients in `place` in turn, and prints the table."""
     entrants = clients(hub, s3, lock)
     results: dict[str, list[Played]] = {client.name: [] for client in entrants}
     for _ in range(rounds):
@@ -222,7 +222,7 @@ def compare(place: Path, hub: Server, s3: Server, lock: Path, rounds: int, total
 
 
 def enter_capped_namespace() -> None:
-    """Start this program again in a network namespace with a slow loopback, and end as it ends."""
+    """Runs this program again in a network namespace with a slow loopback, and exits with its status."""
     rate = f"{CAP_BYTES_PER_SECOND * 8 // 1_000_000}mbit"
     shape = f"ip link set lo up && tc qdisc add dev lo root tbf rate {rate} burst 1mb latency 50ms"
     script = f'{shape} && exec "$@"'
@@ -232,7 +232,7 @@ def enter_capped_namespace() -> None:
 
 
 def main() -> None:
-    """Serve, compare and print."""
+    """Starts the servers, runs the clients and prints the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.stager", description=__doc__)
     parser.add_argument("--files", type=int, default=8)
     parser.add_argument("--mib", type=int, default=512, help="size of each file (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Downloads a bucket with boto3's own transfer manager, a thread for each file: `… BUCKET DIRECTORY`."""
+"""Downloads a bucket with boto3's transfer manager, one thread per file: `… BUCKET DIRECTORY`."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -20,7 +20,7 @@ RUN_SECONDS = 300
 
 
 def run(nodes: Nodes, count: int, *, share: bool) -> float:
-    """Seconds until `count` nodes have all; they share the download, or each fetches alone."""
+    """Returns the seconds until `count` nodes have all files, with a shared download or one download per node."""
     for node in range(count):
         shutil.rmtree(nodes.tree(node), ignore_errors=True)
     addresses = [f"http://127.0.0.1:{port}" for port in nodes.ports[:count]]
@@ -38,7 +38,7 @@ def run(nodes: Nodes, count: int, *, share: bool) -> float:
 
 
 def row(nodes: Nodes, count: int, cap: float, *, share: bool) -> str:
-    """One line of the table."""
+    """Returns a row of the table."""
     nodes.hub.clear_requests()
     seconds = run(nodes, count, share=share)
     copies = nodes.hub.bytes_sent() / nodes.total
@@ -48,7 +48,7 @@ def row(nodes: Nodes, count: int, cap: float, *, share: bool) -> str:
 
 
 def main() -> None:
-    """Measure and print the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.stager_fleet", description=__doc__)
     parser.add_argument("--megabytes-per-second", type=float, default=0.6, help="of the hub's line")
     parser.add_argument("--nodes", type=int, nargs="*", default=[1, 2, 4, 8])

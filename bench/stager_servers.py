@@ -1,7 +1,7 @@
-"""The servers of the stager's benchmark: nginx that answers as the model hub does, and versitygw for S3.
+"""The servers of the stager's benchmark: nginx as the model hub, and versitygw for S3.
 
-Both serve the same files from memory. nginx comes from the distribution's package, unpacked into the cache; the hub's
-answers are static files, so that nothing but nginx is between a client and the bytes.
+Both serve the same files from memory. nginx comes from the distribution's package, unpacked into the cache. The hub's
+responses are static files, so that nginx alone serves a client.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ NGINX = Piece("nginx", ("nginx-light", release()), _build_nginx, "about 20 s")
 
 @dataclass(frozen=True)
 class BenchFile:
-    """One of the files that are served."""
+    """One served file."""
 
     name: str
     size: int
@@ -52,7 +52,7 @@ class BenchFile:
 
 
 def write_files(directory: Path, count: int, size: int) -> list[BenchFile]:
-    """`count` files of `size` random bytes, named as shards of a model."""
+    """Writes `count` files of `size` random bytes, named as shards of a model."""
     files = []
     for number in range(1, count + 1):
         name = f"model-{number:05d}-of-{count:05d}.safetensors"
@@ -67,21 +67,21 @@ def write_files(directory: Path, count: int, size: int) -> list[BenchFile]:
 
 
 def lock_of(files: Sequence[BenchFile]) -> str:
-    """The weights lock of the files."""
+    """Returns the weights lock of the files."""
     entries = [{"path": file.name, "size": file.size, "sha256": file.sha256} for file in files]
     names = {"version": 1, "repository": REPOSITORY, "revision": COMMIT, "commit": COMMIT}
     return json.dumps({**names, "files": entries, "total_bytes": sum(file.size for file in files)})
 
 
 class Server:
-    """A running server: where it listens, and the CPU time that it and its children used."""
+    """A running server: its URL, and the CPU time of the server and its children."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
         self.url = url
         self._process = process
 
     def cpu_seconds(self) -> float:
-        """CPU time of the server's process group up to now, from `/proc` (proc_pid_stat(5), fields 14 and 15)."""
+        """Returns the CPU seconds of the server's process group so far (proc_pid_stat(5), fields 14 and 15)."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
@@ -95,7 +95,7 @@ class Server:
 
 @contextmanager
 def running_nginx(served: Path, files: Sequence[BenchFile], scratch: Path) -> Iterator[Server]:
-    """nginx as a hub with one repository, whose files lie in `served`."""
+    """Runs nginx as a hub with one repository, with its files in `served`."""
     port = free_port()
     for name, answer in hub_answers(files).items():
         (scratch / name).write_text(json.dumps(answer))
@@ -108,7 +108,7 @@ def running_nginx(served: Path, files: Sequence[BenchFile], scratch: Path) -> It
 
 @contextmanager
 def running_versitygw(buckets: Path) -> Iterator[Server]:
-    """versitygw, with every folder of `buckets` a bucket."""
+    """Runs versitygw with each folder of `buckets` as a bucket."""
     port = free_port()
     secrets = {
         "ROOT_ACCESS_KEY": S3_ENVIRONMENT["AWS_ACCESS_KEY_ID"],
@@ -120,7 +120,7 @@ def running_versitygw(buckets: Path) -> Iterator[Server]:
 
 
 def fill_bucket(server: Server, served: Path, files: Sequence[BenchFile]) -> None:
-    """Put the files into the bucket."""
+    """Uploads the files to the bucket."""
     client = boto3.client(
         "s3",
         endpoint_url=server.url,
@@ -134,7 +134,7 @@ def fill_bucket(server: Server, served: Path, files: Sequence[BenchFile]) -> Non
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Returns a free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
         return port
@@ -144,7 +144,7 @@ def free_port() -> int:
 def running(
     command: Sequence[str | Path], environment: Mapping[str, str], port: int, *, scheme: str = "http"
 ) -> Iterator[Server]:
-    """A server process that listens on `port`, until the block ends."""
+    """Runs a server process on `port` until the block ends."""
     process = subprocess.Popen(
         list(map(str, command)),
         env={**os.environ, **environment},
@@ -173,7 +173,7 @@ def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def hub_answers(files: Sequence[BenchFile]) -> dict[str, object]:
-    """What the hub answers to the two questions about a repository, as file name and content."""
+    """Returns the hub's two API responses about a repository, by file name."""
     lfs = {file.name: {"sha256": file.sha256, "size": file.size, "pointerSize": 134} for file in files}
     siblings = [{"rfilename": f.name, "size": f.size, "blobId": "0" * 40, "lfs": lfs[f.name]} for f in files]
     tree = [

@@ -52,7 +52,7 @@ ARIA2 = Piece("aria2", ("aria2", release()), _build_aria2, "about 20 s")
 
 @contextmanager
 def running_wan(root: Path, files: Sequence[BenchFile], tls: bool) -> Iterator[tuple[Server, Path]]:
-    """The far server with `files`, and the authority that signs it."""
+    """Runs the remote server with `files`, and yields it and the certificate authority's file."""
     port, authority = free_port(), root / "authority.pem"
     (root / "lock.json").write_text(lock_of(files))
     for name, answer in hub_answers(files).items():
@@ -80,7 +80,7 @@ def running_wan(root: Path, files: Sequence[BenchFile], tls: bool) -> Iterator[t
 
 
 def clients(server: Server, root: Path, files: Sequence[BenchFile], authority: Path, tls: bool) -> list[Client]:
-    """heavylift and its rivals."""
+    """Returns heavylift and the other clients."""
     python, tools = sys.executable, Path(sys.executable).parent
     trust = {"SSL_CERT_FILE": str(authority), "AWS_CA_BUNDLE": str(authority)} if tls else {}
     hub = {"HF_ENDPOINT": server.url, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", **trust}
@@ -106,7 +106,7 @@ def clients(server: Server, root: Path, files: Sequence[BenchFile], authority: P
 
 
 def compare(shape: str, place: Path, tls: bool, rounds: int) -> None:
-    """Play all clients with the files of `shape`, in turn, and print their table."""
+    """Runs all clients with the files of `shape` in turn, and prints the table."""
     count, mib = SHAPES[shape]
     with tempfile.TemporaryDirectory(dir=place) as directory:
         root = Path(directory)
@@ -130,7 +130,7 @@ def compare(shape: str, place: Path, tls: bool, rounds: int) -> None:
 
 
 def row(client: Client, rounds: Sequence[Played], total: int) -> str:
-    """The medians of a client's rounds as a line of a table."""
+    """Returns a table row with the medians of a client's rounds."""
     seconds = statistics.median(played.run.seconds for played in rounds)
     fetched = "" if client.verifies else f"{total / seconds / 1e6:,.0f}"
     verified = total / statistics.median(played.verified_seconds for played in rounds) / 1e6
@@ -140,7 +140,7 @@ def row(client: Client, rounds: Sequence[Played], total: int) -> str:
 
 
 def ratios(results: dict[str, list[Played]], ours: str, rivals: Sequence[str]) -> str:
-    """How `ours` compares with the fastest of its rivals, verified and not."""
+    """Returns the speed of `ours` relative to the fastest other client, with and without a hash pass."""
     mine = statistics.median(played.run.seconds for played in results[ours])
     plain = min(statistics.median(played.run.seconds for played in results[rival]) for rival in rivals)
     verified = min(statistics.median(played.verified_seconds for played in results[rival]) for rival in rivals)
@@ -148,7 +148,7 @@ def ratios(results: dict[str, list[Played]], ours: str, rivals: Sequence[str]) -
 
 
 def main() -> None:
-    """Play all shapes."""
+    """Runs all shapes."""
     parser = argparse.ArgumentParser(prog="python -m bench.stager_wan", description=__doc__)
     parser.add_argument("--tls", action="store_true", help="over TLS")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,8 +1,8 @@
-"""A server at the far end of a long line: `python -m bench.wan_server ROOT PORT RTT RATE [CERTIFICATE KEY]`.
+"""A server behind a slow network: `python -m bench.wan_server ROOT PORT RTT RATE [CERTIFICATE KEY]`.
 
-Every connection waits one round trip before its first byte and before each answer, starts slowly as TCP does, and
-carries at most RATE bytes per second; their number is not limited. Answers as the model hub does, and as S3 does to
-listing, HEAD and ranged GET. A test double: a real line of 40 ms is not at hand, and `tc netem` was not either.
+Each connection waits one round trip before its first byte and before each response, has TCP's slow start, and carries
+at most RATE bytes per second. The number of connections is not limited. Implements the model hub's API, and S3's list,
+HEAD and ranged GET. A test double: neither a real network with 40 ms nor `tc netem` was available.
 """
 
 import json
@@ -29,14 +29,14 @@ RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass(frozen=True)
 class Line:
-    """One connection's line: its round trip in seconds and its rate in bytes per second."""
+    """A connection's round trip in seconds and rate in bytes per second."""
 
     round_trip: float
     rate: float
 
 
 class Pace:
-    """How many bytes one connection may send by now."""
+    """The number of bytes that a connection may send."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -45,11 +45,11 @@ class Pace:
         self._last = time.monotonic()
 
     def begin(self) -> None:
-        """An answer begins."""
+        """Starts a response."""
         self._credit, self._last = 0.0, time.monotonic()
 
     def allowed(self) -> int:
-        """Wait a little, then say how many bytes may be sent now."""
+        """Waits one tick, and returns the number of bytes that may be sent."""
         time.sleep(TICK_SECONDS)
         now = time.monotonic()
         passed, self._last = now - self._last, now
@@ -60,12 +60,12 @@ class Pace:
         return int(self._credit)
 
     def spend(self, count: int) -> None:
-        """So many bytes were sent."""
+        """Subtracts sent bytes."""
         self._credit -= count
 
 
 class Answers:
-    """What is answered to which path; files lie in `root/source`."""
+    """The response to each path. Files are in `root/source`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root / "source"
@@ -88,7 +88,7 @@ class Answers:
         )
 
     def body(self, path: str) -> bytes | None:
-        """The body of an answer that is no file."""
+        """Returns the body of a response that is not a file. None: a file."""
         if path.startswith(f"/api/models/{REPOSITORY}/revision/"):
             return self._info
         if path.startswith(f"/api/models/{REPOSITORY}/tree/"):
@@ -96,7 +96,7 @@ class Answers:
         return self._list if path.strip("/") == BUCKET else None
 
     def head(self, path: str, wanted: str, commit: str) -> tuple[bytes, str, int, int]:
-        """The head of the answer to `path`, and what follows: a file's name, from where, up to where."""
+        """Returns the head of the response, and the file to send: its name, start and exclusive end."""
         body = self.body(path)
         name = "" if body is not None else path.rpartition("/")[2]
         if body is None and name not in self.files:
@@ -121,7 +121,7 @@ class Answers:
 
 
 def serve(connection: socket.socket, answers: Answers, line: Line, commit: str) -> None:
-    """Answer one connection until it ends."""
+    """Serves one connection until it ends."""
     pace = Pace(line)
     time.sleep(line.round_trip)
     received = b""
@@ -143,7 +143,7 @@ def serve(connection: socket.socket, answers: Answers, line: Line, commit: str) 
 
 
 def send(connection: socket.socket, path: Path, start: int, end: int, pace: Pace) -> None:
-    """Send a part of a file as fast as the line lets it."""
+    """Sends a part of a file at the connection's rate."""
     pace.begin()
     with path.open("rb") as file:
         while start < end:
@@ -159,17 +159,17 @@ def send(connection: socket.socket, path: Path, start: int, end: int, pace: Pace
 
 
 def accept(listening: socket.socket, trust: ssl.SSLContext | None, answers: Answers, line: Line, commit: str) -> None:
-    """Take connections for good, each in a thread."""
+    """Accepts connections, each in a thread. Never returns."""
 
     def run(plain: socket.socket) -> None:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if trust:
-                time.sleep(line.round_trip)  # of the handshake
+                time.sleep(line.round_trip)  # the handshake
                 plain = trust.wrap_socket(plain, server_side=True)
             serve(plain, answers, line, commit)
         except (OSError, ValueError):
-            pass  # the client has gone
+            pass  # the client has disconnected
         finally:
             plain.close()
 
@@ -178,7 +178,7 @@ def accept(listening: socket.socket, trust: ssl.SSLContext | None, answers: Answ
 
 
 def main() -> None:
-    """Serve until ended, in a process for each core."""
+    """Serves until the process is killed, with one process per core."""
     root, port, round_trip, rate, *pair = sys.argv[1:]
     trust = None
     if pair:

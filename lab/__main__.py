@@ -1,4 +1,4 @@
-"""The lab's door: `python -m lab COMMAND`."""
+"""The lab's command line: `python -m lab COMMAND`."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ RDMA = "rdma/ib"
 
 
 def up(lab: Lab, nodes: list[str], real_nodes: int) -> None:
-    """Takes the lab up, with these profiles' simulated nodes and that many real ones."""
+    """Starts the lab with the simulated nodes of the profiles and `real_nodes` real nodes."""
     for name in nodes:
         profile(name)
     if not 0 <= real_nodes <= MOST_REAL_NODES:
@@ -33,7 +33,7 @@ def up(lab: Lab, nodes: list[str], real_nodes: int) -> None:
 
 
 def down(lab: Lab, everything: bool) -> None:
-    """Takes this lab down, or `everything`: the labs of other checkouts too."""
+    """Stops this lab. `everything` also stops the labs of other checkouts."""
     labs = [Lab(directory) for directory in every_lab()] if everything else [lab]
     stopped = [each.stop() for each in labs]
     if not any(stopped):
@@ -50,7 +50,7 @@ def env(lab: Lab, as_json: bool) -> None:
 
 
 def logs(lab: Lab, process: str | None, lines: int) -> None:
-    """Prints the end of one process's log, or the names of all."""
+    """Prints the end of one process's log, or the names of all logs."""
     files = {path.stem: path for path in sorted(lab.site.logs.glob("*.log"))}
     if process is None:
         print("\n".join(files))
@@ -61,7 +61,7 @@ def logs(lab: Lab, process: str | None, lines: int) -> None:
 
 
 def spoil(lab: Lab, node: str, gpus: int | None, no_rdma: bool, not_ready: bool) -> None:
-    """Spoils a simulated node in one or several ways."""
+    """Breaks a simulated node in one or several ways."""
     nodes = SimulatedNodes(lab.site)
     if gpus is not None:
         nodes.set_resource(node, GPU, gpus)
@@ -72,7 +72,7 @@ def spoil(lab: Lab, node: str, gpus: int | None, no_rdma: bool, not_ready: bool)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The commands and what each takes; `action` is what carries it out."""
+    """Returns the parser of all commands. `action` is the function that runs a command."""
     top = argparse.ArgumentParser(prog="python -m lab", description=package.__doc__)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
@@ -133,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Exit status 0, or 1 with one message."""
+    """Returns 0, or 1 after one error message."""
     arguments = vars(parser().parse_args())
     action = arguments.pop("action")
     try:

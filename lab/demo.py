@@ -37,7 +37,7 @@ QUESTION = "The three largest cities of France are"
 
 @dataclass(frozen=True)
 class Target:
-    """The cluster that the demo uses, and the directory where its engine keeps everything."""
+    """The cluster that the demo uses, and the directory of its engine."""
 
     kubeconfig: Path
     context: str
@@ -46,13 +46,13 @@ class Target:
 
     @classmethod
     def lab(cls) -> "Target":
-        """The lab, taken up if need be."""
+        """Returns the lab as the target, and starts it if it is not up."""
         site = Lab().start()
         return cls(site.kubeconfig, "lab", site.directory, engine.settings(site))
 
     @classmethod
     def own(cls, context: str) -> "Target":
-        """A context of the person's own kubeconfig; LabError names those there are."""
+        """Returns a context of the user's kubeconfig as the target. Raises LabError, which lists the contexts."""
         kubeconfig = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube/config").expanduser()
         try:
             read_kubeconfig(Cluster(kubeconfig=str(kubeconfig), context=context))
@@ -65,20 +65,20 @@ class Target:
         return cls(kubeconfig, context, directory, {**own_engine.settings, **names})
 
     def project(self) -> Project:
-        """A copy of this program with the stack `dev`."""
+        """Returns a copy of this program with the stack `dev`."""
         return Project.copy(CHECKOUT, self.directory / "program", self.environment, STACK)
 
     def kubectl(self, *words: str, text: str | None = None) -> dict[str, Any]:
-        """What kubectl answers, in JSON."""
+        """Returns kubectl's JSON output."""
         program = shutil.which("kubectl") or kubectl()
         options = ("--kubeconfig", self.kubeconfig, "--context", self.context)
         found: dict[str, Any] = json.loads(run(program, *options, *words, text=text))
         return found
 
     def ask(self, endpoint: str, question: str, tokens: int = 32) -> str:
-        """The answer of `/v1/chat/completions` through the Service, by way of the API server.
+        """Returns the server's answer to a chat completion. The request goes through the API server and the Service.
 
-        A Service learns of its pod a moment after Pulumi does, so that a refusal is taken for final after 20 s only.
+        Retries for 20 s, because a Service gets its endpoints shortly after the pod becomes ready.
         """
         name, namespace, _ = endpoint.removeprefix("http://").split(".", 2)
         port = endpoint.rsplit(":", 1)[1].split("/")[0]
@@ -99,12 +99,12 @@ class Target:
 
 @dataclass
 class Stopwatch:
-    """How long each step took, in the order they were taken."""
+    """The duration of each step, in order."""
 
     steps: dict[str, float] = field(default_factory=dict)
 
     def time(self, title: str, action: Callable[[], Result]) -> Result:
-        """Says what begins, does it, and keeps its seconds."""
+        """Prints the title, runs the action and records its duration."""
         say(title)
         started = time.monotonic()
         result = action()
@@ -112,17 +112,17 @@ class Stopwatch:
         return result
 
     def report(self) -> str:
-        """A line for each step."""
+        """Returns one line for each step."""
         return "\n".join(f"  {seconds:7.1f} s  {title}" for title, seconds in self.steps.items())
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """The time between two moments as the API server writes them."""
+    """Returns the seconds between two timestamps of the API server."""
     return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
 
 
 def inner_steps(target: Target, namespace: str) -> dict[str, float]:
-    """What went on within `pulumi up`, by the cluster's own clock (whole seconds)."""
+    """Returns the duration of each step within `pulumi up`, from the cluster's timestamps (whole seconds)."""
     job = target.kubectl("get", "jobs", "-n", namespace, "-o", "json")["items"][-1]
     pods = target.kubectl("get", "pods", "-n", namespace, "-o", "json")["items"]
     [server] = [pod for pod in pods if pod["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"]
@@ -138,7 +138,7 @@ def inner_steps(target: Target, namespace: str) -> dict[str, float]:
 
 
 def demonstrate(context: str | None) -> None:
-    """Takes everything up and prints the model's answer and the time each step took."""
+    """Runs `pulumi up`, asks the model, and prints its answer and the duration of each step."""
     watch = Stopwatch()
     title = "use your own cluster" if context else "take up the lab: engine, cluster, hub"
     target = watch.time(title, lambda: Target.own(context) if context else Target.lab())
@@ -162,7 +162,7 @@ def demonstrate(context: str | None) -> None:
 
 
 def remove(context: str | None) -> None:
-    """Destroys the stack and removes its engine's directory; without a context, takes the lab down with it."""
+    """Destroys the stack and removes its engine's directory. Without a context, also stops the lab."""
     if not context and not Lab().up:
         raise LabError("no lab is up, and so no demo")
     target = Target.own(context) if context else Target.lab()
@@ -176,7 +176,7 @@ def remove(context: str | None) -> None:
 
 
 def main() -> int:
-    """Exit status 0 with an answer, or 1 with one message."""
+    """Returns 0 if the model answered, or 1 after one error message."""
     parser = argparse.ArgumentParser(prog="python -m lab.demo", description=__doc__)
     parser.add_argument("--context", help="a context of your own kubeconfig, instead of the lab")
     parser.add_argument("--down", action="store_true", help="remove what the demo made")

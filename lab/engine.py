@@ -1,4 +1,4 @@
-"""The Pulumi engine: the one on PATH, or the one built here, with a state and a passphrase of its own."""
+"""The Pulumi engine: from PATH or built here, with its own state and passphrase."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from lab.site import CHECKOUT, Site
 
 
 def own_pulumi() -> Path | None:
-    """A usable `pulumi` on PATH: one that answers and has its Python language host beside it."""
+    """Returns a usable `pulumi` on PATH: one that runs and has the Python language host in its folder."""
     found = shutil.which("pulumi")
     if not found or not (Path(found).resolve().parent / "pulumi-language-python").exists():
         return None
@@ -27,13 +27,13 @@ def own_pulumi() -> Path | None:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that keeps everything below one directory: programs, plugins and state."""
+    """An engine whose programs, plugins and state are below one directory."""
 
     directory: Path
 
     @property
     def programs(self) -> Path:
-        """The directory to be put first on PATH."""
+        """The directory to put first on PATH."""
         return self.directory / "bin"
 
     @property
@@ -48,9 +48,9 @@ class Engine:
         }
 
     def install(self) -> None:
-        """Fills the directory; programs are built first if need be, and a state that is there is kept.
+        """Installs the engine. Builds its programs if the cache has none, and keeps an existing state.
 
-        The programs are laid out anew each time: an earlier checkout, to which they led, may be gone.
+        Links the programs again each time, because the checkout of an earlier link may no longer exist.
         """
         shutil.rmtree(self.programs, ignore_errors=True)
         self.programs.mkdir(parents=True)
@@ -60,7 +60,7 @@ class Engine:
             return
         for piece in (PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE):
             for program in ensure(piece).iterdir():
-                # A hard link, as the engine looks for its bundled language hosts beside its own file.
+                # A hard link: the engine looks for bundled language hosts in the folder of its own file.
                 (self.programs / program.name).hardlink_to(program)
         host = self.programs / "pulumi-language-python"
         host.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{CHECKOUT}/lab/language_host.py" "$@"\n')
@@ -71,7 +71,7 @@ class Engine:
 
 
 def settings(site: Site) -> dict[str, str]:
-    """The environment for `pulumi` and for heavylift in a lab: its engine, cluster, images, hub and S3 server."""
+    """Returns the environment of `pulumi` and heavylift in a lab: engine, cluster, images, hub and S3 server."""
     return {
         **Engine(site.directory).settings,
         "KUBECONFIG": str(site.kubeconfig),

@@ -1,5 +1,5 @@
-"""The one exception of the lab: a message for the person at the keyboard, never a traceback."""
+"""The lab's only exception: its message goes to the user, without a traceback."""
 
 
 class LabError(Exception):
-    """Something the user can mend: what is missing or wrong, where to look, what to do."""
+    """A fault that the user can fix. The message says what is missing or wrong, where to look and what to do."""

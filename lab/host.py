@@ -1,4 +1,4 @@
-"""What a lab needs of the host: its programs, a free network, one link to it; and what it leaves: control groups."""
+"""What a lab needs from the host (programs, a free network, one link) and what it leaves (control groups)."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from lab.site import Site
 
 
 def check_prerequisites(*, root: bool) -> None:
-    """Raises one LabError that names everything missing, before anything is built."""
+    """Raises one LabError that lists everything missing. Runs before any build."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise LabError(f"the lab needs Linux on x86_64, this is {platform.system()} on {platform.machine()}")
     needed = {"unshare": "util-linux", "tar": "tar"}
@@ -32,7 +32,7 @@ def check_prerequisites(*, root: bool) -> None:
 
 
 def choose_subnet() -> int:
-    """The first n from 64 on whose 10.n.0.0/16 no route of this machine touches."""
+    """Returns the first n from 64 on for which no route of this machine overlaps 10.n.0.0/16."""
     routes = run("ip", "-4", "route")
     for candidate in range(64, 128):
         if f"10.{candidate}." not in routes:
@@ -43,7 +43,7 @@ def choose_subnet() -> int:
 
 
 def first_child(pid: int) -> int:
-    """The process that unshare started, PID 1 of the lab."""
+    """Returns the process that `unshare` started, PID 1 of the lab."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     for _ in range(200):
         found = children.read_text().split()
@@ -54,7 +54,7 @@ def first_child(pid: int) -> int:
 
 
 def link_host(site: Site, pid: int) -> None:
-    """Makes the one link between host and lab, and the one route to its nodes, pods and Services."""
+    """Creates the link between host and lab, and the route to the lab's nodes, pods and Services."""
     commands = (
         f"ip link add {site.link} type veth peer name uplink netns {pid}",
         f"ip address add {site.host_address}/24 dev {site.link}",
@@ -66,7 +66,7 @@ def link_host(site: Site, pid: int) -> None:
 
 
 def remove_cgroups(site: Site) -> None:
-    """Removes the empty control groups of the lab's nodes: the one thing that outlives its processes."""
+    """Removes the empty control groups of the lab's nodes. Nothing else outlives the lab's processes."""
     for group in Path("/sys/fs/cgroup").glob(f"**/heavylift-{site.subnet}-*"):
         for directory, _, _ in os.walk(group, topdown=False):
             Path(directory).rmdir()

@@ -1,10 +1,10 @@
 """A Python language host for the Pulumi engine: it runs programs, policy packs and component packages.
 
-The official host is not offered as a module. The engine starts this one as `pulumi-language-python ADDRESS`, reads a
-port from its output and calls it over gRPC; the service's stubs are those of the `pulumi` package.
+The official host cannot be built from a module. The engine starts this one as `pulumi-language-python ADDRESS`, reads
+a port from its output and calls it over gRPC, with the stubs of the `pulumi` package.
 
-Everything runs in the virtual environment that the project names, or in this program's own. Only the SDKs that
-`pulumi package add` generates are installed, each project's into its own `sdks/installed`.
+Programs run in the virtual environment that the project names, or in the host's own. The host installs only the SDKs
+that `pulumi package add` generates, into the project's `sdks/installed`.
 """
 
 import json
@@ -25,7 +25,7 @@ import grpc
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
-# The runner's own code for "the message was shown already".
+# The runner's exit status if it has already shown the error.
 SHOWN_TO_USER = 32
 POLICY_RUNNER = ("-m", "pulumi.policy")
 REQUIREMENTS = "requirements.txt"
@@ -33,26 +33,26 @@ INSTALLED = "sdks/installed"
 
 
 def interpreter(info: Any) -> str:
-    """The Python of the virtual environment that the project names, where it is there; else this one."""
+    """Returns the Python of the project's virtual environment if it exists, or else this Python."""
     options = dict(info.options.items()) if info.HasField("options") else {}
     candidate = Path(info.root_directory, str(options.get("virtualenv") or ".venv"), "bin/python")
     return str(candidate) if candidate.exists() else sys.executable
 
 
 def python_path(info: Any) -> str:
-    """PYTHONPATH for a project: its installed SDKs before what the engine was started with."""
+    """Returns PYTHONPATH for a project: its installed SDKs, then the engine's PYTHONPATH."""
     return os.pathsep.join(filter(None, (str(Path(info.root_directory, INSTALLED)), os.environ.get("PYTHONPATH"))))
 
 
 def local_sdks(root: Path) -> list[str]:
-    """The lines of the project's `requirements.txt` that are directories of the project."""
+    """Returns the lines of the project's `requirements.txt` that name directories of the project."""
     file = root / REQUIREMENTS
     lines = [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
     return [line for line in lines if line and not line.startswith(("#", "-")) and (root / line).is_dir()]
 
 
 def pulumi_packages(root: Path) -> Iterator[Any]:
-    """The providers that the installed SDKs speak to, as each says in its `pulumi-plugin.json`."""
+    """Yields the provider of each installed SDK, from its `pulumi-plugin.json`."""
     for directory in (root / INSTALLED, *map(Path, sys.path)):
         for file in directory.glob("*/pulumi-plugin.json"):
             about = json.loads(file.read_text())
@@ -61,33 +61,33 @@ def pulumi_packages(root: Path) -> Iterator[Any]:
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
-    """The calls that an engine makes for a program or policy pack in Python."""
+    """The gRPC service that an engine calls for a program or policy pack in Python."""
 
     def __init__(self, engine_address: str) -> None:
         self._engine_address = engine_address
         self._processes: set[subprocess.Popen[bytes]] = set()
 
     def Handshake(self, request: Any, _context: Any) -> Any:
-        """Takes the engine's address, where it comes this way."""
+        """Stores the engine's address if the request has it."""
         self._engine_address = request.engine_address or self._engine_address
         return language_pb2.LanguageHandshakeResponse()
 
     def GetPluginInfo(self, _request: Any, _context: Any) -> Any:
-        """This host's version."""
+        """Returns this host's version."""
         return plugin_pb2.PluginInfo(version="0.1.0")
 
     def GetRequiredPackages(self, request: Any, _context: Any) -> Any:
-        """The providers the program can use."""
+        """Returns the providers that the program can use."""
         packages = list(pulumi_packages(Path(request.info.root_directory)))
         return language_pb2.GetRequiredPackagesResponse(packages=packages)
 
     def GetProgramDependencies(self, _request: Any, _context: Any) -> Any:
-        """What is installed beside the program."""
+        """Returns the installed distributions."""
         found = [language_pb2.DependencyInfo(name=each.name, version=each.version) for each in distributions()]
         return language_pb2.GetProgramDependenciesResponse(dependencies=found)
 
     def About(self, request: Any, _context: Any) -> Any:
-        """Which Python that is."""
+        """Returns the path and version of Python."""
         return language_pb2.AboutResponse(executable=interpreter(request.info), version=sys.version.split()[0])
 
     def GeneratePackage(self, request: Any, context: Any) -> Any:
@@ -100,7 +100,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GeneratePackageResponse.FromString(answer.stdout)
 
     def Link(self, request: Any, _context: Any) -> Any:
-        """Adds SDKs that were generated to the project's `requirements.txt`."""
+        """Adds generated SDKs to the project's `requirements.txt`."""
         root = Path(request.info.root_directory)
         known = local_sdks(root)
         with (root / REQUIREMENTS).open("a") as file:
@@ -109,7 +109,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.LinkResponse(import_instructions=f"The SDK for {names} is in {REQUIREMENTS}.")
 
     def InstallDependencies(self, request: Any, context: Any) -> Iterator[Any]:
-        """Installs the SDKs that were generated; `make` has installed everything else."""
+        """Installs the generated SDKs. `make` has installed everything else."""
         root = Path(request.info.root_directory)
         if sdks := local_sdks(root):
             offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check")
@@ -121,17 +121,17 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         yield language_pb2.InstallDependenciesResponse(stdout=f"installed: {', '.join(sdks) or 'nothing'}\n".encode())
 
     def RuntimeOptionsPrompts(self, _request: Any, _context: Any) -> Any:
-        """No questions for `pulumi new`."""
+        """Returns no prompts for `pulumi new`."""
         return language_pb2.RuntimeOptionsResponse()
 
     def Cancel(self, _request: Any, _context: Any) -> Empty:
-        """Ends what is running."""
+        """Terminates the running programs."""
         for process in list(self._processes):
             process.terminate()
         return Empty()
 
     def Run(self, request: Any, _context: Any) -> Any:
-        """Runs a program to its end with the runner that belongs to the SDK."""
+        """Runs a program with the SDK's runner and waits for its end."""
         runner = shutil.which("pulumi-language-python-exec")
         if runner is None:
             return language_pb2.RunResponse(error="pulumi-language-python-exec is not on PATH")
@@ -162,7 +162,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=f"the program ended with exit status {status}" if status else "")
 
     def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
-        """Runs a policy pack or a component package, handing on what it prints until the engine hangs up."""
+        """Runs a policy pack or a component package, and forwards its output until the engine cancels the call."""
         program = str(Path(request.info.program_directory, request.info.entry_point or "."))
         is_policy = request.kind == "analyzer"
         words = [*POLICY_RUNNER, *request.args, program] if is_policy else [program, *request.args]
@@ -197,7 +197,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def main() -> None:
-    """Serves until the engine, which started it, tells it to stop."""
+    """Serves until the engine sends SIGINT or SIGTERM."""
     addresses = [word for word in sys.argv[1:] if not word.startswith("-")]
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(LanguageHost(addresses[0] if addresses else ""), server)

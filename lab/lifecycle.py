@@ -1,4 +1,4 @@
-"""Takes a lab up and down: what must be there, what is built, what is started, and what is left behind (nothing)."""
+"""Starts and stops a lab: checks prerequisites, builds, starts processes, and removes everything at the end."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ from lab.site import CHECKOUT, LABS, PORTS, Site, directory_of, free_ports, load
 from lab.voice import reminding, say
 
 START_SECONDS = 180
-# The kernel takes namespaces apart when it finds the time.
+# The kernel removes namespaces asynchronously.
 STOP_SECONDS = 120
 NETWORK_LOCK = "network.lock"
 STAGER_REQUIREMENTS = CHECKOUT / "stager/requirements.txt"
@@ -36,7 +36,7 @@ WITHOUT_ROOT = (
 
 
 def pieces(*, root: bool) -> list[Piece]:
-    """Everything that `up` needs, in the order in which it is made."""
+    """Returns the pieces that `up` needs, in build order."""
     needed: list[Piece] = [*CONTROL_PLANE, *SERVERS, images.MODEL]
     if not engine.own_pulumi():
         needed = [*ENGINE, *needed]
@@ -46,13 +46,13 @@ def pieces(*, root: bool) -> list[Piece]:
 
 
 def lay_out_hub(site: Site) -> None:
-    """Puts the hub's table and the real model where the hub looks for them."""
+    """Writes the hub's table and the real model to the hub's directory."""
     shutil.copy(CHECKOUT / "lab/repositories.yaml", site.directory)
     (site.directory / images.MODEL_FILE).symlink_to(ensure(images.MODEL) / images.MODEL_FILE)
 
 
 def stager_wheels() -> Piece:
-    """The wheels that the stager's requirements lock, for the Python of the lab's image."""
+    """Returns the wheels of the stager's locked requirements, for the Python of the lab's image."""
     return Piece(
         "wheels",
         (STAGER_REQUIREMENTS, str(images.PYTHON.path)),
@@ -69,7 +69,7 @@ class Lab:
 
     @property
     def site(self) -> Site:
-        """The running lab; LabError where there is none."""
+        """The running lab. Raises LabError if none runs."""
         site = load(self.directory)
         if site is None or not site.running:
             raise LabError(
@@ -79,43 +79,43 @@ class Lab:
 
     @property
     def up(self) -> bool:
-        """Whether it is running and was taken up to the end."""
+        """Whether the lab runs and its start was completed."""
         site = load(self.directory)
         return bool(site and site.running and (site.directory / "ready").exists())
 
     @property
     def _lock(self) -> Path:
-        """The file that is held while this lab is taken up or down; it goes with the lab."""
+        """The lock file for starting and stopping this lab. `down` removes it."""
         return self.directory.with_name(f"{self.directory.name}.lock")
 
     @property
     def _users(self) -> Path:
-        """The file that every process holds, with others, that uses this lab for a while."""
+        """The lock file that the processes that borrow this lab share."""
         return self.directory.with_name(f"{self.directory.name}.users")
 
     @property
     def _borrowed(self) -> Path:
-        """The file that says that this lab was taken up for those who use it, and goes with the last of them."""
+        """The file that marks a lab started by a borrower. The last borrower stops that lab."""
         return self.directory / "borrowed"
 
     def _outline(self, site: Site) -> str:
-        """The lab in a few words: whose, its nodes, its network."""
+        """Returns a summary: checkout, nodes, network."""
         nodes = "1 real node" if self.real_nodes == 1 else f"{self.real_nodes} real nodes"
         network = f", network 10.{site.subnet}.0.0/16" if site.isolated else ""
         return f"the lab of {site.checkout}: {nodes}{network}"
 
     @property
     def real_nodes(self) -> int:
-        """How many nodes that run containers have been started."""
+        """Returns the number of started nodes that run containers."""
         return len(list((self.directory / "nodes").glob("real-*")))
 
     def start(self) -> Site:
-        """Takes the lab up, building first what is not in the cache; one that is up is left as it is, and stays."""
+        """Starts the lab, and builds what the cache lacks first. A running lab stays unchanged, and stays up."""
         return self._take_up(borrowed=False)
 
     @contextmanager
     def borrowed(self) -> Iterator[Site]:
-        """Uses the lab, with one real node. One that was not up is taken down by the last process that uses it so."""
+        """Yields the lab with one real node. If a borrower started the lab, the last borrower stops it."""
         try:
             with lock(self._users, fcntl.LOCK_SH):
                 yield self._take_up(borrowed=True)
@@ -146,7 +146,7 @@ class Lab:
         with reminding("clearing away"):
             self._clear()
         with reminding("starting"):
-            # From the choice of a network to the link that occupies it, no other lab may choose.
+            # Holds a lock from the choice of a network until the link exists, so that no other lab chooses it too.
             with lock(LABS / NETWORK_LOCK):
                 site = self._hold(self._prepare(root=root))
             self._wait_until_ready(site)
@@ -158,7 +158,7 @@ class Lab:
         return site
 
     def _prepare(self, *, root: bool) -> Site:
-        """Lays out the lab's directory: credentials, the hub's files, the engine."""
+        """Creates the lab's directory: credentials, the hub's files, the engine."""
         self.directory.mkdir(parents=True)
         subnet = choose_subnet() if root else None
         site = Site(self.directory, CHECKOUT, subnet, PORTS if root else free_ports())
@@ -173,7 +173,7 @@ class Lab:
         return site
 
     def _hold(self, site: Site) -> Site:
-        """Starts the one process that holds the lab, and hands it the host's link."""
+        """Starts the lab's process, and moves the link into its network namespace."""
         site.save()
         command = [sys.executable, "-m", "lab.cluster.inside", str(site.directory)]
         if site.isolated:
@@ -188,7 +188,7 @@ class Lab:
                 stderr=log,
                 start_new_session=True,
             )
-        # It is to outlive this process, of which Popen would warn.
+        # The process outlives this one. Without this line, Popen warns.
         process.returncode = 0
         site = replace(site, pid=process.pid)
         site.save()
@@ -205,7 +205,7 @@ class Lab:
             time.sleep(0.1)
 
     def add_real_node(self) -> str:
-        """Starts the next node that runs containers and returns its name when it is Ready."""
+        """Starts the next node that runs containers, waits until it is Ready and returns its name."""
         site = self.site
         if not site.isolated:
             raise LabError("a real node needs root")
@@ -221,7 +221,7 @@ class Lab:
         return name
 
     def on_node(self, name: str, *command: str | Path) -> str:
-        """Runs a command among a real node's own files and network, and returns what it printed."""
+        """Runs a command in a real node's namespaces and returns its output."""
         site = self.site
         node = [
             sys.executable,
@@ -241,7 +241,7 @@ class Lab:
         raise LabError(f"no real node {name!r}: see `python -m lab status`")
 
     def stop(self) -> bool:
-        """Takes the lab down, removes all it left and says so; returns whether there was one."""
+        """Stops the lab, removes its files, and prints what it removed. Returns whether a lab existed."""
         with lock(self._lock):
             site = load(self.directory)
             outline = self._outline(site) if site else ""
@@ -254,12 +254,12 @@ class Lab:
         return found
 
     def _clear(self) -> bool:
-        """Ends what runs and removes what lies about; returns whether there was a lab."""
+        """Ends the lab's processes and removes its files. Returns whether a lab existed."""
         site = load(self.directory)
         if site is None:
             shutil.rmtree(self.directory, ignore_errors=True)
             return False
-        # A link of this name that is there after a crash is another lab's.
+        # After a crash, a link of this name belongs to another lab.
         held_link = site.running
         site.stop()
         deadline = time.monotonic() + STOP_SECONDS
@@ -274,7 +274,7 @@ class Lab:
 
 
 def every_lab() -> list[Path]:
-    """The directories of all labs of this user, of other checkouts too, and of those of which only a lock is left."""
+    """Returns the directories of all labs of this user, in any checkout, including labs with only a lock left."""
     directories = {path for path in LABS.glob("*") if path.is_dir()}
     locks = {
         path.with_name(path.name.removesuffix(".lock")) for path in LABS.glob("*.lock") if path.name != NETWORK_LOCK
@@ -283,5 +283,5 @@ def every_lab() -> list[Path]:
 
 
 def running_labs() -> list[Site]:
-    """All labs of this user that run. One that was killed may have had the network that one of them has now."""
+    """Returns all running labs of this user. One of them may now use the network of a killed lab."""
     return [site for directory in every_lab() if (site := load(directory)) and site.running]

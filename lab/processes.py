@@ -1,4 +1,4 @@
-"""Processes of the lab: commands run to their end, and programs that run as long as the lab does."""
+"""Processes of the lab: commands, and programs that run as long as the lab."""
 
 import ctypes
 import os
@@ -19,9 +19,9 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Runs a command to its end, giving it `text` to read, and returns what it printed.
+    """Runs a command with `text` on its standard input and returns its output.
 
-    Raises LabError with the command and its last words where it fails.
+    Raises LabError with the command and the end of its output if the command fails.
     """
     words = [str(word) for word in command]
     answer = subprocess.run(
@@ -41,20 +41,20 @@ def run(
 
 
 def die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent ends; to be called in the child before it executes."""
+    """Asks the kernel to kill this process when its parent ends. Call it in the child before `exec`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A command line that is to run as long as the lab does."""
+    """A command line that runs as long as the lab."""
 
     name: str
     command: Sequence[str | Path]
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def start(self, logs: Path) -> "subprocess.Popen[bytes]":
-        """Starts it with both outputs appended to `<logs>/<name>.log`."""
+        """Starts the program and appends its output to `<logs>/<name>.log`."""
         with (logs / f"{self.name}.log").open("ab") as log:
             words = [str(word) for word in self.command]
             return subprocess.Popen(

@@ -1,6 +1,6 @@
-"""A Pulumi project in a copy of its program: what a person would type, without a trace in the program's own directory.
+"""Runs `pulumi` on a copy of a program, and leaves the program's own directory unchanged.
 
-Creating a stack writes to its stack file, and the engine's environment names one lab: neither belongs in a checkout.
+The copy is needed because `pulumi stack init` changes the stack file.
 """
 
 import json
@@ -14,16 +14,16 @@ from typing import Any
 
 import yaml
 
-# No command of a test or demo takes longer: one that hangs is a failure.
+# Longer than any command of a test or demo takes. A command that hangs fails.
 COMMAND_SECONDS = 1200
 
-# Version control, environments, caches, and the rooms that no program imports.
+# Version control, environments, caches, and folders that no program imports.
 NOT_COPIED = shutil.ignore_patterns(".git", ".venv", ".ci", "__pycache__", ".*_cache", ".hypothesis", "lab", "tests")
 
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """What a command printed and how it ended."""
+    """The output and exit status of a command."""
 
     status: int
     output: str
@@ -34,7 +34,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Project:
-    """One stack of a program's copy."""
+    """One stack of a copied program."""
 
     directory: Path
     environment: Mapping[str, str]
@@ -42,7 +42,7 @@ class Project:
 
     @classmethod
     def copy(cls, program: Path, directory: Path, environment: Mapping[str, str], stack: str) -> "Project":
-        """Copies the program, anew where there is a copy, and creates or selects the stack."""
+        """Copies the program, replacing an earlier copy, and creates or selects the stack."""
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(program, directory, ignore=NOT_COPIED)
         project = cls(directory, environment, stack)
@@ -52,7 +52,7 @@ class Project:
         return project
 
     def pulumi(self, *words: str, shown: bool = False, environment: Mapping[str, str] | None = None) -> Answer:
-        """Runs `pulumi WORDS` in the copy; `shown` passes its output on instead of keeping it."""
+        """Runs `pulumi WORDS` in the copy. `shown` prints the output instead of returning it."""
         answer = subprocess.run(
             ["pulumi", *words, "--non-interactive", "--color=never"],
             cwd=self.directory,
@@ -67,7 +67,7 @@ class Project:
         return Answer(answer.returncode, answer.stdout or "")
 
     def configure(self, **sections: Mapping[str, Any] | None) -> None:
-        """Changes the copy's stack file: keys of `heavylift:SECTION`; None takes a section out."""
+        """Sets keys of `heavylift:SECTION` in the copy's stack file. None: removes the section."""
         file = self.directory / f"Pulumi.{self.stack}.yaml"
         content = yaml.safe_load(file.read_text())
         for section, changes in sections.items():
@@ -79,29 +79,29 @@ class Project:
         file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def preview(self, *words: str, **environment: str) -> Answer:
-        """`pulumi preview`."""
+        """Runs `pulumi preview`."""
         return self.pulumi("preview", "--stack", self.stack, *words, environment=environment)
 
     def up(self, *words: str, **environment: str) -> Answer:
-        """`pulumi up`, without its preview and question."""
+        """Runs `pulumi up` without preview and confirmation."""
         return self._change("up", *words, **environment)
 
     def refresh(self, *words: str, **environment: str) -> Answer:
-        """`pulumi refresh`."""
+        """Runs `pulumi refresh` without preview and confirmation."""
         return self._change("refresh", *words, **environment)
 
     def destroy(self, *words: str, **environment: str) -> Answer:
-        """`pulumi destroy`."""
+        """Runs `pulumi destroy` without preview and confirmation."""
         return self._change("destroy", *words, **environment)
 
     def _change(self, action: str, *words: str, **environment: str) -> Answer:
         return self.pulumi(action, "--stack", self.stack, "--yes", "--skip-preview", *words, environment=environment)
 
     def exported(self) -> str:
-        """The stack's state, as text."""
+        """Returns the stack's state as text."""
         return self.pulumi("stack", "export", "--stack", self.stack).output
 
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs."""
+        """Returns the stack's outputs."""
         found: dict[str, Any] = json.loads(self.pulumi("stack", "output", "--json", "--stack", self.stack).output)
         return found

@@ -1,7 +1,7 @@
-"""Where one lab lives: its directory, its addresses and ports, and what it was started with.
+"""One lab's directory, addresses, ports and start options.
 
-A lab belongs to a checkout. Its directory lies in the cache, named by the checkout's path; `site.json` in it is written
-by `up` and read by every other command.
+A lab belongs to a checkout. Its directory is in the cache and carries the checkout's name. `up` writes `site.json` into
+it; every other command reads that file.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 LABS = cache_directory() / "labs"
 
 STARTED_SECONDS = 0.05
-"""After so long a process that was started shows its words."""
+"""Time after which a new process shows its command line."""
 
-# Inside its own network namespace a lab has every port to itself.
+# A lab has its own network namespace, so these ports cannot conflict.
 PORTS = {
     "etcd": 2379,
     "etcd-peer": 2380,
@@ -39,12 +39,12 @@ PORTS = {
 
 
 def directory_of(checkout: Path) -> Path:
-    """The directory of the checkout's lab: a readable name and enough of a hash to tell two checkouts apart."""
+    """Returns the directory of the checkout's lab: the checkout's name and a hash of its path."""
     return LABS / f"{checkout.name}-{hashlib.sha256(str(checkout).encode()).hexdigest()[:8]}"
 
 
 def free_ports() -> dict[str, int]:
-    """A port nobody listens on for each of `PORTS`, for a lab that shares the host's network."""
+    """Returns a free port for each name in `PORTS`, for a lab that shares the host's network."""
     sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in PORTS}
     ports = {name: listener.getsockname()[1] for name, listener in sockets.items()}
     for listener in sockets.values():
@@ -54,7 +54,7 @@ def free_ports() -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Site:
-    """One lab. `subnet` is n in 10.n.0.0/16 and None without root, where everything listens on 127.0.0.1."""
+    """One lab. `subnet` is n in 10.n.0.0/16. None: no root, and every server listens on 127.0.0.1."""
 
     directory: Path
     checkout: Path
@@ -64,7 +64,7 @@ class Site:
 
     @property
     def isolated(self) -> bool:
-        """Whether it runs in namespaces of its own and so can have nodes that run containers."""
+        """Whether the lab has its own namespaces. Nodes that run containers need them."""
         return self.subnet is not None
 
     def host(self, last: int, third: int = 0) -> str:
@@ -73,56 +73,56 @@ class Site:
 
     @property
     def address(self) -> str:
-        """Where the control plane, the hub and the S3 server listen, as seen from the host, nodes and pods."""
+        """The address of the control plane, hub and S3 server, for the host, nodes and pods."""
         return self.host(1) if self.isolated else "127.0.0.1"
 
     @property
     def host_address(self) -> str:
-        """The host's own end of the lab's network."""
+        """The host's address in the lab's network."""
         return self.host(254)
 
     def node_address(self, index: int) -> str:
-        """The address of the real node with that index."""
+        """The address of a real node."""
         return self.host(10 + index)
 
     def pod_network(self, index: int) -> str:
-        """The pods of the real node with that index."""
+        """The pod network of a real node."""
         return f"10.{self.subnet}.{10 + index}.0/24"
 
     @property
     def service_network(self) -> str:
-        """Cluster addresses of Services."""
+        """The network of the Services' cluster IP addresses."""
         return f"10.{self.subnet}.128.0/20" if self.isolated else "10.96.0.0/20"
 
     @property
     def link(self) -> str:
-        """The name of the host's network link to the lab."""
+        """The name of the network link between host and lab."""
         return f"heavylift{self.subnet}"
 
     def url(self, service: str, scheme: str = "http") -> str:
-        """The address of one of the lab's own services, by its name in `PORTS`."""
+        """Returns the URL of one of the lab's servers, by its name in `PORTS`."""
         return f"{scheme}://{self.address}:{self.ports[service]}"
 
     @property
     def kubeconfig(self) -> Path:
-        """The cluster's administrator."""
+        """The administrator's kubeconfig."""
         return self.directory / "kubeconfig"
 
     @property
     def logs(self) -> Path:
-        """One file for each process."""
+        """The log directory, with one file for each process."""
         return self.directory / "logs"
 
     @property
     def running(self) -> bool:
-        """Whether the process that holds the lab is alive."""
+        """Whether the lab's process is alive."""
         if not self.pid:
             return False
         words = Path(f"/proc/{self.pid}/cmdline")
         try:
             command = words.read_bytes()
             if not command:
-                # A process that has just been started has none for a moment, one that has ended has none for good.
+                # Empty for a moment after the start, and after the end until the parent reaps the process.
                 time.sleep(STARTED_SECONDS)
                 command = words.read_bytes()
         except OSError:
@@ -130,18 +130,18 @@ class Site:
         return str(self.directory).encode() in command
 
     def save(self) -> None:
-        """Writes site.json."""
+        """Writes `site.json`."""
         fields = {**asdict(self), "directory": str(self.directory), "checkout": str(self.checkout)}
         (self.directory / "site.json").write_text(json.dumps(fields, indent=2) + "\n")
 
     def stop(self) -> None:
-        """Kills the one process that holds everything."""
+        """Kills the lab's process. The kernel then ends all other processes of the lab."""
         if self.running:
             os.kill(self.pid, signal.SIGKILL)
 
 
 def load(directory: Path) -> Site | None:
-    """The lab in that directory, running or not; None where there is none."""
+    """Returns the lab in that directory, running or not. None: no lab."""
     try:
         fields = json.loads((directory / "site.json").read_text())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What `python -m lab status` says: addresses, nodes with their GPUs, and processes that have died."""
+"""The output of `python -m lab status`: addresses, nodes with their GPUs, and processes that ended."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from lab.site import Site
 
 
 def describe(node: dict[str, Any]) -> str:
-    """One line: name, kind, whether it is Ready, and its extended resources."""
+    """Returns one line: the node's name, kind, readiness and extended resources."""
     kind = "simulated" if node["metadata"]["labels"].get("type") == "kwok" else "real"
     state = "Ready" if client.is_ready(node) else "not Ready"
     if node["spec"].get("unschedulable"):
@@ -18,13 +18,13 @@ def describe(node: dict[str, Any]) -> str:
 
 
 def deaths(site: Site) -> list[str]:
-    """What the holding process has seen end."""
+    """Returns the log lines about processes that ended."""
     log = (site.logs / "lab.log").read_text(errors="replace")
     return [line for line in log.splitlines() if " ended with status " in line]
 
 
 def report(site: Site) -> str:
-    """The whole answer."""
+    """Returns the complete status."""
     nodes = client.nodes(client.core(site))
     lines = [
         f"up: process {site.pid}, directory {site.directory}",

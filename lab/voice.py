@@ -1,4 +1,4 @@
-"""What the lab says to the person who waits, on standard error: what it does, and that it still does it."""
+"""Progress messages on standard error."""
 
 import sys
 import threading
@@ -10,13 +10,13 @@ REMINDER_SECONDS = 15.0
 
 
 def say(text: str) -> None:
-    """A line for the person who waits."""
+    """Prints a progress message."""
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def reminding(doing: str) -> Iterator[None]:
-    """Says every quarter of a minute that it is still `doing` it, and for how long; nothing of what is done sooner."""
+    """Prints `doing` and the elapsed time every 15 s while the block runs."""
     done = threading.Event()
     started = time.monotonic()
 

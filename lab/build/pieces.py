@@ -1,6 +1,6 @@
-"""The table of everything the lab builds, each from a pin in `lab/build/pins/`.
+"""The table of the lab's pieces, each built from a pin in `lab/build/pins/`.
 
-Expectations are for a cold module and build cache on two cores; warm, most of them take seconds.
+Expected durations are for two cores and empty Go caches. With warm caches most pieces take seconds.
 """
 
 import json
@@ -15,7 +15,7 @@ PULUMI = GoModule(
     "pulumi",
     {"pulumi": "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", "pulumi-generate-python": "."},
     "about 5 min",
-    # The Automation API refuses an engine that states no version.
+    # The Automation API rejects an engine without a version.
     "-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}",
     "github.com/pulumi/pulumi/pkg/v3",
     sources=("main.go",),
@@ -73,7 +73,7 @@ def _build_pulumi(workspace: Path, progress: Progress) -> None:
 
 
 def _build_provider(workspace: Path, progress: Progress) -> None:
-    """Builds in a copy, beside the two files that its main embeds and that lie elsewhere in the module."""
+    """Builds in a copy of the source folder, with the two files of the module that `main.go` embeds."""
     source = workspace / "source"
     shutil.copytree(PROVIDER.directory, source)
     module = (

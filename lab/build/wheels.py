@@ -1,4 +1,4 @@
-"""Wheels, by hash: installed into a directory, or kept as files for the lab's own package index."""
+"""Installs or downloads wheels that a requirements file locks by hash."""
 
 import sys
 from pathlib import Path
@@ -11,10 +11,10 @@ def _pip(action: str, requirements: Path, *options: str | Path) -> None:
 
 
 def install(requirements: Path, target: Path, *options: str) -> None:
-    """Installs what the requirements lock below `target`."""
+    """Installs the locked requirements into `target`."""
     _pip("install", requirements, "--target", target, *options)
 
 
 def download(requirements: Path, target: Path, *options: str) -> None:
-    """Puts the wheels that the requirements lock into `target`."""
+    """Downloads the wheels of the locked requirements into `target`."""
     _pip("download", requirements, "--dest", target, *options)

@@ -1,1 +1,1 @@
-"""The processes of the lab's cluster, its nodes and the servers beside it."""
+"""The processes of the lab's cluster, its nodes, the hub and the S3 server."""

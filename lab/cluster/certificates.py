@@ -1,4 +1,4 @@
-"""One certificate authority for the whole lab, and what it signs: API server, its kubelet client, webhooks."""
+"""The lab's certificate authority, and the certificates of the API server, its kubelet client and webhooks."""
 
 from pathlib import Path
 
@@ -18,20 +18,20 @@ class Certificates:
         self.service_accounts = self.directory / "service-accounts.key"
 
     def certificate(self, name: str) -> Path:
-        """The certificate chain of `name`."""
+        """Returns the file of the certificate chain of `name`."""
         return self.webhooks / "tls.crt" if name == "webhooks" else self.directory / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """The private key of `name`."""
+        """Returns the file of the private key of `name`."""
         return self.webhooks / "tls.key" if name == "webhooks" else self.directory / f"{name}.key"
 
     @property
     def webhooks(self) -> Path:
-        """The directory, with the two file names that a webhook server expects."""
+        """The directory with the two files that a webhook server expects."""
         return self.directory / "webhooks"
 
     def create(self, site: Site) -> None:
-        """Makes them all anew."""
+        """Creates all keys and certificates."""
         self.webhooks.mkdir(parents=True)
         authority = trustme.CA(organization_name="heavylift lab")
         authority.cert_pem.write_to_path(self.authority)

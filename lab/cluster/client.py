@@ -1,4 +1,4 @@
-"""The lab's API server as this package's own code speaks to it."""
+"""Requests of this package to the lab's API server."""
 
 import time
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from lab.site import Site
 
 
 def core(site: Site) -> CoreV1Api:
-    """A client for the core API group, as administrator."""
+    """Returns a client for the core API group, as administrator."""
     return CoreV1Api(new_client_from_config(str(site.kubeconfig)))  # type: ignore[no-untyped-call]
 
 
 def node(api: CoreV1Api, name: str) -> dict[str, Any]:
-    """One node as the API server has it; LabError where there is none of that name."""
+    """Returns a node in the API server's JSON. Raises LabError if it does not exist."""
     try:
         return json_of(api, api.read_node(name))
     except ApiException as refusal:
@@ -28,25 +28,25 @@ def node(api: CoreV1Api, name: str) -> dict[str, Any]:
 
 
 def nodes(api: CoreV1Api) -> list[dict[str, Any]]:
-    """All nodes as the API server has them."""
+    """Returns all nodes in the API server's JSON."""
     found: list[dict[str, Any]] = json_of(api, api.list_node())["items"]
     return found
 
 
 def json_of(api: CoreV1Api, value: object) -> dict[str, Any]:
-    """An object of the client as the JSON that the API server speaks."""
+    """Converts an object of the client to the API server's JSON."""
     content: dict[str, Any] = api.api_client.sanitize_for_serialization(value)
     return content
 
 
 def is_ready(found: dict[str, Any]) -> bool:
-    """Whether a node's condition Ready is True."""
+    """Returns whether a node's condition Ready is True."""
     conditions = found.get("status", {}).get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Returns when the condition holds; LabError says `what` did not come about."""
+    """Waits until the condition holds. Raises LabError with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

@@ -1,6 +1,6 @@
-"""The cluster without its nodes: etcd, API server, controllers, scheduler, simulated nodes' keeper, LeaderWorkerSet.
+"""The command lines of etcd, API server, controllers, scheduler, kwok, LeaderWorkerSet controller and CoreDNS.
 
-Pure description: each function yields the command line of one program. `lab.cluster.inside` starts them.
+Each function returns one program and writes its configuration. `lab.cluster.inside` starts the programs.
 """
 
 import base64
@@ -21,12 +21,12 @@ MOST_REAL_NODES = 8
 
 
 def kubectl() -> Path:
-    """The kubectl of the cluster's own version."""
+    """Returns the kubectl of the cluster's version."""
     return ensure(KUBERNETES_PIECE) / "kubectl"
 
 
 def write_credentials(site: Site) -> None:
-    """Makes certificates, one token per identity, and the kubeconfig files that carry them."""
+    """Creates certificates, one token for each identity, and kubeconfig files."""
     certificates = Certificates(site)
     certificates.create(site)
     identities = {"admin": ("admin", "system:masters")}
@@ -42,7 +42,7 @@ def write_credentials(site: Site) -> None:
 
 
 def write_kubeconfig(site: Site, authority: Path, token: str, path: Path) -> None:
-    """Writes a kubeconfig with the one context `lab`."""
+    """Writes a kubeconfig with the context `lab`."""
     cluster = {
         "server": site.url("api", "https"),
         "certificate-authority-data": _base64(authority),
@@ -67,7 +67,7 @@ def _base64(path: Path) -> str:
 
 
 def etcd(site: Site) -> Program:
-    """The cluster's store. It does not wait for the disk: a lab need not survive a power cut."""
+    """etcd, without fsync: a lab need not survive a power failure."""
     clients, peers = (f"http://127.0.0.1:{site.ports[name]}" for name in ("etcd", "etcd-peer"))
     flags = {
         "name": "lab",
@@ -84,7 +84,7 @@ def etcd(site: Site) -> Program:
 
 
 def api_server(site: Site) -> Program:
-    """The API server: Node and RBAC authorisation, tokens from a file, every default admission plugin."""
+    """The API server, with Node and RBAC authorisation, tokens from a file, and the default admission plugins."""
     certificates = Certificates(site)
     flags = {
         "etcd-servers": f"http://127.0.0.1:{site.ports['etcd']}",
@@ -104,14 +104,14 @@ def api_server(site: Site) -> Program:
         "kubelet-client-key": certificates.key("kubelet-client"),
         "kubelet-preferred-address-types": "InternalIP",
         "allow-privileged": "true",
-        # An address of the loopback range cannot be an endpoint of the Service `kubernetes`.
+        # A loopback address cannot be an endpoint of the Service `kubernetes`.
         "endpoint-reconciler-type": "master-count" if site.isolated else "none",
     }
     return Program("kube-apiserver", [ensure(KUBERNETES_PIECE) / "kube-apiserver", *_flags(flags)])
 
 
 def controller_manager(site: Site) -> Program:
-    """All of Kubernetes' own controllers."""
+    """The controllers of Kubernetes."""
     certificates = Certificates(site)
     flags = {
         "kubeconfig": site.kubeconfig,
@@ -122,7 +122,7 @@ def controller_manager(site: Site) -> Program:
         "leader-elect": "false",
         "bind-address": "127.0.0.1",
         "secure-port": site.ports["controller-manager"],
-        # A second node may leave without saying goodbye: its pods should be missed while a test waits.
+        # Short, so that a test sees the loss of a node within its timeout.
         "node-monitor-grace-period": "16s",
     }
     return Program("kube-controller-manager", [ensure(KUBERNETES_PIECE) / "kube-controller-manager", *_flags(flags)])
@@ -140,7 +140,7 @@ def scheduler(site: Site) -> Program:
 
 
 def kwok(site: Site) -> Program:
-    """Keeps simulated nodes alive and plays their pods: ready at once, and complete at once where a Job owns them."""
+    """kwok: keeps simulated nodes Ready, marks their pods Ready at once, and completes the pods of Jobs at once."""
     piece = ensure(KWOK_PIECE)
     flags = {
         "kubeconfig": site.kubeconfig,
@@ -154,7 +154,7 @@ def kwok(site: Site) -> Program:
 
 
 def leader_worker_set(site: Site) -> Program:
-    """The LeaderWorkerSet controller with its webhooks, outside the cluster, with the lab's own certificate."""
+    """The LeaderWorkerSet controller and its webhooks, as a process outside the cluster with the lab's certificate."""
     configuration = {
         "apiVersion": "config.lws.x-k8s.io/v1alpha1",
         "kind": "Configuration",
@@ -175,7 +175,7 @@ def leader_worker_set(site: Site) -> Program:
 
 
 def leader_worker_set_manifests(site: Site) -> str:
-    """The controller's own manifests without its Deployment, its webhooks pointed at the process outside."""
+    """Returns the controller's manifests without its Deployment. The webhooks point at the process outside."""
     authority = _base64(Certificates(site).authority)
     documents: list[dict[str, Any]] = []
     for document in yaml.safe_load_all((ensure(LEADER_WORKER_SET_PIECE) / "manifests.yaml").read_text()):
@@ -189,7 +189,7 @@ def leader_worker_set_manifests(site: Site) -> str:
 
 
 def coredns(site: Site) -> Program:
-    """Cluster DNS for the pods of real nodes; it also knows the hub by name."""
+    """Cluster DNS for the pods of real nodes. It also resolves the hub's name."""
     corefile = site.directory / "Corefile"
     corefile.write_text(
         f""".:53 {{

@@ -1,6 +1,6 @@
-"""The one process that holds a lab: with root it is PID 1 of the lab's namespaces, and all else is its children.
+"""The lab's process: with root, PID 1 of the lab's namespaces. All other processes of the lab are its children.
 
-Run as `python -m lab.cluster.inside DIRECTORY`. When it ends, however it ends, the kernel ends everything with it.
+Run as `python -m lab.cluster.inside DIRECTORY`. When it ends, the kernel ends the others.
 """
 
 import os
@@ -21,7 +21,7 @@ BRIDGE = "lab"
 
 
 def wait_for_link(name: str, seconds: float = 30) -> None:
-    """Returns when this network namespace has a link of that name."""
+    """Waits until this network namespace has a link of that name."""
     deadline = time.monotonic() + seconds
     while subprocess.run(["ip", "link", "show", name], capture_output=True, check=False).returncode:
         if time.monotonic() > deadline:
@@ -30,7 +30,7 @@ def wait_for_link(name: str, seconds: float = 30) -> None:
 
 
 def join_network(site: Site) -> None:
-    """Puts the host's link and the lab's own address on one bridge, which the real nodes join later."""
+    """Creates a bridge with the host's link and the lab's address. The real nodes join it later."""
     wait_for_link(UPLINK)
     run("ip", "link", "set", "lo", "up")
     run("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -41,7 +41,7 @@ def join_network(site: Site) -> None:
 
 
 def wait_for_api(site: Site) -> None:
-    """Returns when the API server says that it is ready."""
+    """Waits until the API server reports that it is ready."""
     context = ssl.create_default_context(cafile=str(site.directory / "certificates/ca.crt"))
     address = site.url("api", "https")
     while True:
@@ -53,7 +53,7 @@ def wait_for_api(site: Site) -> None:
 
 
 def start(site: Site) -> dict[int, Program]:
-    """Starts everything in order and returns it by process id."""
+    """Starts all programs in order and returns them by process ID."""
     running: dict[int, Program] = {}
 
     def begin(program: Program) -> None:
@@ -76,7 +76,7 @@ def start(site: Site) -> dict[int, Program]:
 
 
 def hold(running: dict[int, Program]) -> None:
-    """Waits for ever, buries what dies and says so in the log."""
+    """Reaps processes that end, logs each, and never returns."""
     while True:
         pid, status = os.wait()
         program = running.pop(pid, None)
@@ -86,7 +86,7 @@ def hold(running: dict[int, Program]) -> None:
 
 
 def main() -> None:
-    """Takes up the lab described by `site.json` in the directory given."""
+    """Starts the lab that `site.json` in the given directory describes."""
     site = load(Path(sys.argv[1]))
     if site is None:
         raise SystemExit(f"{sys.argv[1]} holds no lab")

@@ -1,4 +1,4 @@
-"""A node that really runs containers: containerd, runc, CNI, kubelet and kube-proxy in namespaces of their own.
+"""A node that runs containers: containerd, runc, CNI, kubelet and kube-proxy in their own namespaces.
 
 Run as `python -m lab.cluster.real_node DIRECTORY INDEX` within the lab's namespaces. The node has its own network, host
 name and mounts: the unpacked tools lie over /usr, and what is written to /etc, /var and /mnt goes to
@@ -30,7 +30,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 class RealNode:
-    """The node with that index in that lab."""
+    """One real node of a lab."""
 
     def __init__(self, site: Site, index: int) -> None:
         self.site = site
@@ -41,7 +41,7 @@ class RealNode:
         self.cgroup = f"heavylift-{site.subnet}-{self.name}"
 
     def attach(self, pid: int) -> None:
-        """From the lab's network: gives the process `pid` a link to the bridge, and routes to its pods."""
+        """Runs in the lab's network: links the process `pid` to the bridge, and routes to its pods."""
         link = f"node{self.index}"
         run("ip", "link", "add", link, "master", BRIDGE, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         run("ip", "link", "set", link, "up")
@@ -50,7 +50,7 @@ class RealNode:
             run("ip", "route", "add", self.site.service_network, "via", self.address)
 
     def join_network(self) -> None:
-        """From the node's own network: its address, and the way to everything else through the lab."""
+        """Runs in the node's network: sets its address, and routes everything else through the lab."""
         wait_for_link("eth0")
         run("ip", "link", "set", "lo", "up")
         run("ip", "address", "add", f"{self.address}/24", "dev", "eth0")
@@ -62,9 +62,9 @@ class RealNode:
             bridged.write_text("1")
 
     def make_private(self) -> None:
-        """Lays the tools over /usr and the node's own directories over what a node writes to."""
+        """Mounts the tools over /usr, and the node's own directories over those that a node writes to."""
         run("mount", "--make-rprivate", "/")
-        # kubelet hands mounts on to containers.
+        # The kubelet propagates mounts to containers.
         run("mount", "--make-rshared", "/")
         tools = ensure(TOOLS_PIECE) / "root/usr"
         run("mount", "-t", "overlay", "-o", f"lowerdir={tools}:/usr", "tools", "/usr")
@@ -77,7 +77,7 @@ class RealNode:
         run("hostname", self.name)
 
     def make_cgroup(self) -> None:
-        """One cgroup for all of the node's pods, in every hierarchy of version 1 or in the one of version 2."""
+        """Creates one cgroup for the node's pods, in each hierarchy of cgroup v1 or in the one of v2."""
         unified = (CGROUPS / "cgroup.controllers").exists()
         for hierarchy in [CGROUPS] if unified else [path for path in CGROUPS.iterdir() if path.is_dir()]:
             group = hierarchy / self.cgroup
@@ -90,7 +90,7 @@ class RealNode:
                     (group / setting).write_text((hierarchy / setting).read_text())
 
     def containerd(self) -> Program:
-        """The container runtime, with a state of its own and images imported, never pulled."""
+        """The container runtime, with its own state. Images are imported, never pulled."""
         configuration = f"""
 version = 2
 root = "{self.directory}/containerd"
@@ -111,7 +111,7 @@ state = "/run/containerd"
         return Program(f"{self.name}-containerd", ["containerd"])
 
     def write_pod_network(self) -> None:
-        """One bridge per node, addresses from the node's own range."""
+        """Writes the CNI configuration: one bridge per node, with addresses from the node's range."""
         plugin = {
             "type": "bridge",
             "bridge": "cni0",
@@ -135,7 +135,7 @@ state = "/run/containerd"
         )
 
     def kubelet(self) -> Program:
-        """The kubelet, registering the node with its address."""
+        """The kubelet, which registers the node with its address."""
         resolver = Path("/run/resolv.conf")
         resolver.write_text(f"nameserver {self.site.address}\n")
         configuration = {
@@ -171,14 +171,14 @@ state = "/run/containerd"
         return Program(f"{self.name}-kubelet", [ensure(KUBERNETES_PIECE) / "kubelet", *words])
 
     def kube_proxy(self) -> Program:
-        """Services, in iptables of the node's own network."""
+        """kube-proxy, with iptables in the node's network."""
         flags = {
             "kubeconfig": self.site.kubeconfig,
             "hostname-override": self.name,
             "proxy-mode": "iptables",
             "detect-local-mode": "BridgeInterface",
             "pod-bridge-interface": "cni0",
-            # These sysctls belong to the host.
+            # These sysctls are global to the host.
             "conntrack-max-per-core": 0,
             "conntrack-tcp-timeout-established": "0",
             "conntrack-tcp-timeout-close-wait": "0",
@@ -187,14 +187,14 @@ state = "/run/containerd"
         return Program(f"{self.name}-kube-proxy", [ensure(KUBERNETES_PIECE) / "kube-proxy", *words])
 
     def import_images(self) -> None:
-        """Waits for containerd and gives it the lab's images."""
+        """Waits for containerd and imports the lab's images."""
         while subprocess.run(["ctr", "version"], capture_output=True, check=False).returncode:
             time.sleep(0.1)
         for piece in IMAGES:
             run("ctr", "--namespace", "k8s.io", "images", "import", ensure(piece) / "image.tar")
 
     def run(self) -> None:
-        """Takes the node up and holds it."""
+        """Starts the node and waits for its processes."""
         self.join_network()
         self.make_private()
         self.make_cgroup()
@@ -210,7 +210,7 @@ state = "/run/containerd"
 
 
 def main() -> None:
-    """First call: makes the namespaces and attaches them; the second, within them, becomes the node."""
+    """The first call creates the namespaces and attaches them. The second call, inside them, becomes the node."""
     directory, index, *within = sys.argv[1:]
     site = load(Path(directory))
     if site is None:
@@ -234,7 +234,7 @@ def main() -> None:
     ]
     with (site.logs / f"{node.name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    # unshare has made the namespaces before it executes Python in them.
+    # `unshare` creates the namespaces before it executes Python in them.
     while Path(f"/proc/{process.pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
         time.sleep(0.01)
     node.attach(process.pid)

@@ -1,4 +1,4 @@
-"""What a cluster finds around it in the world: a model hub with a wheel index, and an S3 server."""
+"""The servers outside the cluster: a model hub with a wheel index, and an S3 server."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def hub(site: Site) -> Program:
 
 
 def s3(site: Site) -> Program:
-    """An S3 server over a directory of the lab."""
+    """An S3 server that serves a directory of the lab."""
     buckets = site.directory / "buckets"
     buckets.mkdir(exist_ok=True)
     environment = {"ROOT_ACCESS_KEY": S3_ACCESS_KEY, "ROOT_SECRET_KEY": S3_SECRET_KEY, "VGW_REGION": S3_REGION}
@@ -37,10 +37,10 @@ def s3(site: Site) -> Program:
 
 
 def all_servers(site: Site) -> list[Program]:
-    """Both."""
+    """Returns both servers."""
     return [hub(site), s3(site)]
 
 
 def wheels_directory(site: Site) -> Path:
-    """Where the wheel index finds its wheels."""
+    """Returns the directory of the wheel index."""
     return site.directory / "wheels"

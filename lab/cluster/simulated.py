@@ -1,6 +1,6 @@
-"""Simulated GPU nodes: Node objects of a profile that kwok keeps alive, and ways to spoil them for a test.
+"""Simulated GPU nodes: Node objects that kwok keeps Ready, and ways to break them in a test.
 
-They prove order, scheduling and admission. A Job on one completes without running anything.
+They test order, scheduling and admission. A Job on one completes without running anything.
 """
 
 import tomllib
@@ -22,12 +22,12 @@ GPU = "nvidia.com/gpu"
 
 
 def profiles() -> dict[str, dict[str, Any]]:
-    """The table of profiles, by name."""
+    """Returns all profiles by name."""
     return tomllib.loads(PROFILES.read_text())
 
 
 def profile(name: str) -> dict[str, Any]:
-    """One profile; LabError names them all where there is none of that name."""
+    """Returns a profile. Raises LabError, which lists the profiles, if the name is unknown."""
     known = profiles()
     if name not in known:
         raise LabError(f"no profile {name!r}: expected one of {', '.join(known)}")
@@ -35,7 +35,7 @@ def profile(name: str) -> dict[str, Any]:
 
 
 def labels(name: str, shape: dict[str, Any]) -> dict[str, str]:
-    """What the kubelet and GPU feature discovery would set on such a node."""
+    """Returns the labels that the kubelet and GPU feature discovery would set."""
     gpu = shape["gpu"]
     compute_major, compute_minor = gpu["compute"].split(".")
     driver_major, driver_minor, driver_revision = shape["driver"].split(".")
@@ -59,7 +59,7 @@ def labels(name: str, shape: dict[str, Any]) -> dict[str, str]:
 
 
 def manifest(name: str, shape: dict[str, Any]) -> dict[str, Any]:
-    """The Node object, with its resources in the status as a kubelet would report them."""
+    """Returns the Node object, with its resources in the status, as a kubelet would report them."""
     resources = {"cpu": str(shape["cpus"]), "memory": shape["memory"], "pods": "110", "ephemeral-storage": "3Ti"}
     resources[GPU] = str(shape["gpu"]["count"])
     if fabric := shape.get("fabric"):
@@ -79,15 +79,15 @@ class SimulatedNodes:
         self._api = client.core(site)
 
     def add(self, profile_name: str, names: Sequence[str] = ()) -> list[str]:
-        """Creates the profile's nodes, or such nodes with other names, and waits until they are Ready.
+        """Creates the profile's nodes, optionally with other names, and waits until they are Ready.
 
-        Nodes of these names that are there are made anew.
+        Recreates existing nodes of these names.
         """
         shape = profile(profile_name)
         added = list(names or shape["nodes"])
         for name in added:
             self.delete(name)
-            # The client takes JSON as well as its own classes.
+            # The client accepts JSON and its own classes.
             self._api.create_node(cast(V1Node, manifest(name, shape)))
         for name in added:
             self._wait_until_ready(name)
@@ -95,7 +95,7 @@ class SimulatedNodes:
 
     @contextmanager
     def added(self, profile_name: str, names: Sequence[str] = ()) -> Iterator[list[str]]:
-        """As `add`, and removes the nodes afterwards."""
+        """Does the same as `add`, and removes the nodes afterwards."""
         added = names or profile(profile_name)["nodes"]
         try:
             yield self.add(profile_name, names)
@@ -108,7 +108,7 @@ class SimulatedNodes:
         client.wait_until(lambda: client.is_ready(client.node(self._api, name)), READY_SECONDS, ready)
 
     def delete(self, name: str) -> None:
-        """Removes a simulated node, where it is there, as if it had been taken out of the cluster."""
+        """Removes a simulated node from the cluster if it exists."""
         try:
             self._api.delete_node(name)
         except ApiException as refusal:
@@ -116,7 +116,7 @@ class SimulatedNodes:
                 raise
 
     def take_out(self, name: str) -> None:
-        """Deletes a simulated node; LabError where there is none of that name, or it is a real one."""
+        """Deletes a simulated node. Raises LabError if it does not exist or is a real node."""
         labels_found = client.node(self._api, name)["metadata"]["labels"]
         if labels_found.get("type") != "kwok":
             raise LabError(f"node {name!r} is a real one: it goes with the lab")
@@ -131,7 +131,7 @@ class SimulatedNodes:
             self._api.delete_namespaced_pod(pod["metadata"]["name"], pod["metadata"]["namespace"])
 
     def set_resource(self, name: str, resource: str, count: int | None) -> None:
-        """Sets an extended resource of any node, simulated or real; None takes it away."""
+        """Sets an extended resource of a simulated or real node. None: removes it."""
         if count is not None and count < 0:
             raise LabError(f"{resource}: {count} is negative")
         status = client.node(self._api, name)["status"]
@@ -144,7 +144,7 @@ class SimulatedNodes:
         )
 
     def set_unready(self, name: str) -> None:
-        """Lets a node's kubelet fall silent: kwok lets go of it, and its condition says so."""
+        """Makes a node not Ready: kwok stops managing the node, and its condition Ready becomes False."""
         client.node(self._api, name)
         self._api.patch_node(name, {"metadata": {"annotations": {KWOK: None}}})
         condition = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "broken by the lab"}

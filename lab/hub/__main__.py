@@ -14,7 +14,7 @@ from lab.hub.stored.table import TableError, read_table
 
 
 def main() -> int:
-    """Serve what the command line names; the exit status is 2 if that cannot be served."""
+    """Serves the given table. Returns 2 if the hub cannot serve it."""
     options = _parser().parse_args()
     try:
         asyncio.run(serve(_hub(options), host=options.host, port=options.port, storage_port=options.storage_port))

@@ -1,4 +1,4 @@
-"""A hub for tests: started as a process of its own, told faults, asked what was requested of it, stopped.
+"""A hub for tests: runs it as a process, sets faults and reads its request log.
 
 with running_hub({"repositories": {...}}) as hub:
     hub.fault("status", path="*/resolve/*", status=503, count=2)
@@ -25,63 +25,63 @@ _LISTENS = re.compile(r"hub listens on (\S+), storage on (\S+)")
 
 @dataclass(frozen=True)
 class Requests:
-    """What was asked of one path."""
+    """The requests for one path."""
 
     requests: int
-    """How many requests came in."""
+    """Number of requests."""
     bytes: int
-    """Bytes of files that were sent."""
+    """File bytes sent."""
     answers: dict[str, int]
-    """How many answers by method and status, such as `GET 206`."""
+    """Number of responses by method and status, such as `GET 206`."""
 
 
 class HubClient:
-    """The lab's own door of a running hub."""
+    """The control API of a running hub."""
 
     def __init__(self, url: str, storage_url: str, process: subprocess.Popen[bytes]) -> None:
         self.url = url
-        """Where the hub listens; what `HF_ENDPOINT` should say."""
+        """The hub's URL, for `HF_ENDPOINT`."""
         self.storage_url = storage_url
-        """Where the files in LFS come from."""
+        """The URL of the storage for files in LFS."""
         self.process = process
-        """The hub; kill it to see what a client does then."""
+        """The hub's process."""
         self._http = httpx2.Client(base_url=url, timeout=30, trust_env=False)
 
     @property
     def index_url(self) -> str:
-        """The package index, as pip takes it."""
+        """The URL of the package index for pip."""
         return f"{self.url}/simple/"
 
     def fault(self, kind: str, **settings: Any) -> None:
-        """Let a fault strike from now on; the kinds and their settings are in `lab.hub.faults`."""
+        """Adds a fault. `lab.hub.faults` has the kinds and their settings."""
         answer = self._http.post("/lab/faults", json={"kind": kind, **settings})
         if answer.is_error:
             raise ValueError(f"the hub refuses the fault {kind} {settings}: {answer.text}")
 
     def faults(self) -> list[dict[str, Any]]:
-        """All faults, each with the number of requests that it `struck`."""
+        """Returns all faults, each with the number of affected requests, `struck`."""
         told: list[dict[str, Any]] = self._http.get("/lab/faults").raise_for_status().json()
         return told
 
     def clear_faults(self) -> None:
-        """Let the hub behave."""
+        """Removes all faults."""
         self._http.delete("/lab/faults").raise_for_status()
 
     def requests(self) -> dict[str, Requests]:
-        """What was asked, by path, since the start or the last `clear_requests`."""
+        """Returns the requests by path since the start or the last `clear_requests`."""
         told = self._http.get("/lab/requests").raise_for_status().json()
         return {path: Requests(**log) for path, log in told.items()}
 
     def bytes_sent(self) -> int:
-        """Bytes of files sent, over all paths."""
+        """Returns the file bytes sent, over all paths."""
         return sum(log.bytes for log in self.requests().values())
 
     def clear_requests(self) -> None:
-        """Count requests and bytes from zero."""
+        """Resets the counters of requests and bytes."""
         self._http.delete("/lab/requests").raise_for_status()
 
     def close(self) -> None:
-        """Give up the connection to the hub."""
+        """Closes the connection to the hub."""
         self._http.close()
 
 
@@ -94,10 +94,10 @@ def running_hub(
     url_lifetime: float | None = None,
     host: str = "127.0.0.1",
 ) -> Iterator[HubClient]:
-    """A hub that serves `table` (its content, or the file), on free ports, until the block ends.
+    """Runs a hub that serves `table` (content or file) on free ports until the block ends.
 
     Raises:
-        RuntimeError: the hub did not start; the message is the hub's own.
+        RuntimeError: the hub did not start. The message is the hub's error.
     """
     with tempfile.TemporaryDirectory() as directory:
         if not isinstance(table, Path):

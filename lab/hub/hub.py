@@ -1,4 +1,4 @@
-"""What all handlers of one hub share."""
+"""The state that all request handlers of a hub share."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from lab.hub.stored.table import TokenEntry
 
 @dataclass
 class Hub:
-    """One hub: what it serves, to whom, and how it misbehaves."""
+    """One hub: repositories, tokens, faults and request log."""
 
     repositories: dict[str, Repository]
     tokens: dict[str, TokenEntry]
@@ -23,7 +23,7 @@ class Hub:
     signed_urls: SignedUrls
     wheels: Path | None = None
     storage_port: int = 0
-    """Where the files in LFS are served; known once the hub listens."""
+    """The port of the storage for files in LFS. 0: the hub does not listen yet."""
     faults: Faults = field(default_factory=Faults)
     log: RequestLog = field(default_factory=RequestLog)
 

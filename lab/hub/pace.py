@@ -1,4 +1,4 @@
-"""A rate in bytes per second, shared by all streams that are bound by it."""
+"""A rate limit in bytes per second that streams share."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _PIECES_PER_SECOND = 50
 
 
 class Pace:
-    """Lets bytes pass at no more than a given rate."""
+    """Limits the rate of bytes."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._rate = bytes_per_second
@@ -17,10 +17,10 @@ class Pace:
 
     @property
     def piece(self) -> int:
-        """The largest number of bytes to ask for at once, so that the stream is smooth."""
+        """The largest number of bytes to admit at once. Small pieces keep the stream smooth."""
         return max(1, min(PIECE, int(self._rate / _PIECES_PER_SECOND)))
 
     async def admit(self, size: int) -> None:
-        """Wait until `size` bytes may pass."""
+        """Waits until `size` bytes may be sent."""
         self._free_at = max(self._free_at, time.monotonic()) + size / self._rate
         await asyncio.sleep(self._free_at - time.monotonic())

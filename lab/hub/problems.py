@@ -1,10 +1,10 @@
-"""What is wrong with an input, one line per problem: the key, what was expected, and what was found."""
+"""Validation errors as text, one line per problem: key, expected value, found value."""
 
 from pydantic import ValidationError
 
 
 def problems(error: ValidationError, *, whole: str) -> list[str]:
-    """All problems of `error`; those that concern no key are named after the `whole`."""
+    """Returns all problems of `error`. A problem without a key starts with `whole`."""
     return [
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']} (found {_short(problem['input'])})"
         for problem in error.errors()

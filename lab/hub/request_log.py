@@ -1,4 +1,4 @@
-"""How often each path was asked for, how it was answered, and how many bytes of files were really sent."""
+"""Counts requests, responses and sent file bytes by path."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ class PathLog:
 
     requests: int = 0
     bytes: int = 0
-    """Bytes of files that left the process, without headers, pages and JSON."""
+    """File bytes sent, without headers, pages and JSON."""
     answers: Counter[str] = field(default_factory=Counter)
-    """Number of answers by method and status, such as `GET 206`; 0 where the connection broke."""
+    """Number of responses by method and status, such as `GET 206`. Status 0: the connection broke."""
 
 
 class RequestLog:
@@ -23,15 +23,15 @@ class RequestLog:
         self._paths: dict[str, PathLog] = {}
 
     def path(self, path: str) -> PathLog:
-        """The log of one path, made at its first request."""
+        """Returns the log of a path, and creates it at the first request."""
         return self._paths.setdefault(path, PathLog())
 
     def clear(self) -> None:
-        """Forget all requests; answers under way no longer count."""
+        """Removes all requests. Responses in progress no longer count."""
         self._paths.clear()
 
     def described(self) -> dict[str, dict[str, Any]]:
-        """What `GET /lab/requests` says."""
+        """Returns the body of `GET /lab/requests`."""
         return {
             path: {"requests": log.requests, "bytes": log.bytes, "answers": dict(sorted(log.answers.items()))}
             for path, log in sorted(self._paths.items())

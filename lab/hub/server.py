@@ -1,4 +1,4 @@
-"""Puts the hub together: one set of faults, two ports, since the real hub sends files in LFS from another origin."""
+"""Runs the hub on two ports, because the real hub serves files in LFS from another origin. Both share the faults."""
 
 import asyncio
 import signal
@@ -17,17 +17,17 @@ _PORTAL = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Sign 
 
 
 def hub_app(hub: Hub) -> web.Application:
-    """The hub itself, the package index and the lab's own door."""
+    """Returns the app of the hub, package index and control API."""
     return _app(hub, [*control.routes(), *api.routes(), *wheels.routes(), *files.hub_routes()])
 
 
 def storage_app(hub: Hub) -> web.Application:
-    """The storage behind signed URLs."""
+    """Returns the app of the storage behind signed URLs."""
     return _app(hub, files.storage_routes())
 
 
 async def serve(hub: Hub, *, host: str, port: int, storage_port: int) -> None:
-    """Serve until SIGTERM or SIGINT; prints one line when both ports listen."""
+    """Serves until SIGTERM or SIGINT. Prints one line when both ports listen."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

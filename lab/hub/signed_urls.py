@@ -1,7 +1,7 @@
-"""Signed, expiring URLs, as the hub hands them out for files in LFS.
+"""Signed URLs that expire, like the hub's for files in LFS.
 
-A URL is good for one path until its expiry, or until it is revoked. Every URL differs from the one before, so that a
-client which asks again is seen to hold a fresh one.
+A URL is valid for one path until it expires or is revoked. Each URL is different, so that a test can see whether a
+client requested a new one.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 
 class SignedUrls:
-    """Makes and checks signed paths; the key lives as long as the process."""
+    """Signs and checks paths with a key that lasts as long as the process."""
 
     def __init__(self, lifetime: float) -> None:
         self._lifetime = lifetime
@@ -23,14 +23,14 @@ class SignedUrls:
         self._revoked: set[str] = set()
 
     def sign(self, path: str) -> str:
-        """`path` with a query that makes it good for the configured lifetime."""
+        """Returns `path` with a query that is valid for the configured lifetime."""
         expires = str(int(time.time() + self._lifetime))
         serial = str(next(self._serial))
         query = {"Expires": expires, "Serial": serial, "Signature": self._signature(path, expires, serial)}
         return f"{quote(path)}?{urlencode(query)}"
 
     def is_good(self, path: str, query: Mapping[str, str]) -> bool:
-        """Whether the query of a request signs its path, has not expired and was not revoked."""
+        """Returns whether the query signs the path, has not expired and is not revoked."""
         expires, serial = query.get("Expires", ""), query.get("Serial", "")
         signature = query.get("Signature", "")
         return (
@@ -40,7 +40,7 @@ class SignedUrls:
         )
 
     def revoke(self, query: Mapping[str, str]) -> None:
-        """Let the URL with this query be expired from now on."""
+        """Revokes the URL with this query."""
         self._revoked.add(query.get("Signature", ""))
 
     def _signature(self, path: str, expires: str, serial: str) -> str:

@@ -1,4 +1,4 @@
-"""The checkout's lab, taken up for these tests where it is not up, and then taken down after them."""
+"""Fixtures for tests on the checkout's lab. If the lab is not up, the tests start it and stop it afterwards."""
 
 import shutil
 import subprocess
@@ -24,21 +24,21 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this directory needs the lab."""
+    """Marks all tests in this directory as lab tests."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.lab)
 
 
 def state_of_checkout() -> str:
-    """What git says of the checkout: every file changed or added."""
+    """Returns git's list of changed and added files in the checkout."""
     command = ["git", "status", "--porcelain", "--untracked-files=all"]
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture(scope="session", autouse=True)
 def checkout_stays_as_it_is() -> Iterator[None]:
-    """No engine, stack or test writes to the checkout: reported with the last test of each process."""
+    """Fails if an engine, stack or test changed the checkout. Reported with the last test of each process."""
     before = state_of_checkout()
     yield
     assert state_of_checkout() == before
@@ -54,25 +54,25 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="session")
 def site(lab: Lab) -> Site:
-    """Where it is."""
+    """The lab's site."""
     return lab.site
 
 
 @pytest.fixture(scope="session")
 def settings(site: Site) -> dict[str, str]:
-    """What `python -m lab env` prints."""
+    """The variables that `python -m lab env` prints."""
     return engine.settings(site)
 
 
 @pytest.fixture
 def environment(settings: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The same with a state of the test's own, in which its stacks meet no others of their names."""
+    """The same variables with the test's own Pulumi state, so that stack names cannot conflict."""
     return with_own_state(settings, tmp_path)
 
 
 @pytest.fixture
 def public_environment(environment: dict[str, str]) -> dict[str, str]:
-    """The same without the lab's images and hub: a stack runs as it is committed."""
+    """The same variables without the lab's images and hub, so that a stack runs as committed."""
     return public(environment)
 
 
@@ -84,7 +84,7 @@ def kubectl(site: Site) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
-    """A hub on the host, where pods reach it."""
+    """A hub on the host that pods can reach."""
     state = tmp_path_factory.mktemp("hub")
     with running_hub(own_hub(site), state_dir=state, host=site.host_address) as running:
         yield running
@@ -92,7 +92,7 @@ def hub(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubCli
 
 @pytest.fixture
 def nodes(site: Site) -> Iterator[AddNodes]:
-    """Adds a profile's simulated nodes, or such nodes with other names, and removes them after the test."""
+    """Adds a profile's simulated nodes, optionally with other names, and removes them after the test."""
     simulated = SimulatedNodes(site)
     with ExitStack() as removed:
 
@@ -105,7 +105,7 @@ def nodes(site: Site) -> Iterator[AddNodes]:
 
 @pytest.fixture
 def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """The test's own namespace."""
     name = request.node.name.replace("_", "-").lower()[:50].strip("-")
     kubectl("create", "namespace", name)
     yield name
@@ -114,7 +114,7 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]
 
 @pytest.fixture
 def gate(tmp_path: Path, settings: dict[str, str]) -> Iterator[Project]:
-    """The throw-away program in `programs/gate`, in the lab's own state."""
+    """The test program `programs/gate`, in the lab's Pulumi state."""
     project = Project.copy(PROGRAMS / "gate", tmp_path / "gate", settings, "test")
     yield project
     removed = project.destroy(GATE_COMMAND="true")
@@ -124,7 +124,7 @@ def gate(tmp_path: Path, settings: dict[str, str]) -> Iterator[Project]:
 
 @pytest.fixture
 def second_checkout(tmp_path: Path) -> Iterator[Path]:
-    """Another clone of what is in the working tree, with this one's virtual environment."""
+    """Another checkout of the working tree, with this one's virtual environment."""
     checkout = tmp_path / "clone"
     unwanted = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")
     shutil.copytree(CHECKOUT, checkout, ignore=unwanted)

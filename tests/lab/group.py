@@ -1,4 +1,4 @@
-"""What tests of a server over several nodes look at: its groups of pods in the cluster."""
+"""Reads the groups of a server over several nodes from the cluster."""
 
 import threading
 import time
@@ -13,36 +13,36 @@ ANOTHER_REVISION = "1" * 40
 
 
 class Group:
-    """What is in the cluster of the stack's server."""
+    """The objects of the stack's server in the cluster."""
 
     def __init__(self, kubectl: Kubectl, namespace: str) -> None:
         self._kubectl, self._namespace = kubectl, namespace
 
     def get(self, kind: str) -> list[dict[str, Any]]:
-        """All objects of a kind in the namespace, by name."""
+        """Returns all objects of a kind in the namespace, by name."""
         found: list[dict[str, Any]] = self._kubectl.get(kind, "-n", self._namespace)["items"]
         return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
     def pods(self) -> list[dict[str, Any]]:
-        """The server's pods, leader first."""
+        """Returns the server's pods, leader first."""
         return [pod for pod in self.get("pods") if pod["metadata"]["name"].startswith("server-")]
 
     def hosts(self) -> set[str]:
-        """The nodes they are on."""
+        """Returns the nodes of the pods."""
         return {pod["spec"].get("nodeName", "none") for pod in self.pods()}
 
     def uids(self) -> set[str]:
-        """What tells a pod from its successor of the same name."""
+        """Returns the pods' UIDs, which distinguish a pod from its successor of the same name."""
         return {pod["metadata"]["uid"] for pod in self.pods()}
 
     def is_ready(self) -> bool:
-        """Whether all groups are ready."""
+        """Returns whether all groups are ready."""
         [group] = self.get("leaderworkersets")
         status = group.get("status", {})
         return bool(status.get("readyReplicas") == group["spec"]["replicas"])
 
     def ready_groups(self) -> dict[str, str]:
-        """The groups of which both pods are ready and stay: their number, and the directory that they serve."""
+        """Returns the number and weights directory of each group with both pods ready and not terminating."""
         pods: dict[str, list[dict[str, Any]]] = {}
         for pod in self.pods():
             conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", [])}
@@ -57,7 +57,7 @@ class Group:
 
     @contextmanager
     def watched(self) -> Iterator[list[set[str]]]:
-        """Which groups were ready, looked at all the time."""
+        """Records which groups are ready while the block runs."""
         seen: list[set[str]] = []
         over = threading.Event()
 
@@ -74,7 +74,7 @@ class Group:
             looking.join()
 
     def wait_until(self, reached: Callable[[], bool], what: str, seconds: float = 60) -> None:
-        """Returns when `reached` holds."""
+        """Waits until `reached` holds."""
         deadline = time.monotonic() + seconds
         while not reached():
             assert time.monotonic() < deadline, f"{what} within {seconds} s; the pods are on {self.hosts()}"
@@ -82,18 +82,18 @@ class Group:
 
 
 def moment(text: str) -> datetime:
-    """A time as the API server writes it."""
+    """Parses a timestamp of the API server."""
     return datetime.fromisoformat(text)
 
 
 def ready_since(pod: dict[str, Any]) -> datetime:
-    """When a pod became ready."""
+    """Returns the time at which a pod became ready."""
     [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
     assert condition["status"] == "True"
     return moment(condition["lastTransitionTime"])
 
 
 def variables(pod: dict[str, Any]) -> dict[str, str]:
-    """The plain environment of a pod's engine."""
+    """Returns the environment variables of a pod's engine that have plain values."""
     [engine] = pod["spec"]["containers"]
     return {each["name"]: each["value"] for each in engine["env"] if "value" in each}

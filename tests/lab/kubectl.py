@@ -1,4 +1,4 @@
-"""kubectl against the lab's cluster."""
+"""Runs kubectl on the lab's cluster."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ class Kubectl:
         self._command = [str(kubectl()), "--kubeconfig", str(kubeconfig)]
 
     def __call__(self, *words: str, text: str | None = None) -> str:
-        """Runs it and returns what it printed; the error text is raised."""
+        """Runs kubectl and returns its output. Raises an error with kubectl's message."""
         answer = subprocess.run([*self._command, *words], input=text, capture_output=True, text=True, check=False)
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
@@ -27,16 +27,16 @@ class Kubectl:
         self("apply", "-n", namespace, "-f", "-", text=json.dumps(content))
 
     def get(self, *words: str) -> dict[str, Any]:
-        """`kubectl get … -o json`."""
+        """Runs `kubectl get … -o json`."""
         found: dict[str, Any] = json.loads(self("get", *words, "-o", "json"))
         return found
 
     def wait(self, *words: str, seconds: int = 90) -> None:
-        """`kubectl wait`."""
+        """Runs `kubectl wait`."""
         self("wait", f"--timeout={seconds}s", *words)
 
     def logs_until(self, wanted: str, *words: str, seconds: float = 60) -> str:
-        """The log of a pod as soon as it contains `wanted`."""
+        """Waits until the log of a pod contains `wanted`, and returns the log."""
         deadline = time.monotonic() + seconds
         log = ""
         while time.monotonic() < deadline:

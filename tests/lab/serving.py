@@ -1,4 +1,4 @@
-"""What the tests of a served model share: the stack `dev` on the real node, hubs on the host, and questions."""
+"""Helpers for tests of a served model: the stack `dev` on the real node, and hubs on the host."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ FILLER_BYTES = 2 * 1024**3
 
 
 def own_hub(site: Site) -> dict[str, Any]:
-    """The table of a hub with the real model under another name, at three commits, once gated; and one to kill at."""
+    """Returns the table of a test's hub: the real model at three commits, with a 2 GiB file, and gated."""
     model = {"disk": str(site.directory / MODEL_FILE)}
     first = {MODEL_FILE: model, "README.md": {"text": "the first revision\n"}, "config.json": {"text": "{}\n"}}
     second = {**first, "README.md": {"text": "the second revision\n"}}
@@ -42,47 +42,47 @@ def own_hub(site: Site) -> dict[str, Any]:
 
 
 def pinned(repository: str, revision: str, *more: str) -> dict[str, Any]:
-    """The `heavylift:model` of a test: the real model, a small file beside it and `more`, at that commit."""
+    """Returns `heavylift:model` with the real model, a small file and `more`, at a commit."""
     include = [MODEL_FILE, "README.md", *more]
     return {"repository": repository, "revision": revision, "allow_unpinned": False, "include": include}
 
 
 class Served:
-    """The stack `dev` of one test, in a namespace and a directory of its own."""
+    """The stack `dev` of one test, with its own namespace and directory."""
 
     def __init__(self, project: Project, kubectl: Kubectl, lab: Lab, namespace: str) -> None:
         self.project, self.kubectl, self.lab, self.namespace = project, kubectl, lab, namespace
         self.root = f"{WEIGHTS}/{namespace}"
 
     def get(self, kind: str) -> list[dict[str, Any]]:
-        """All objects of a kind in the namespace."""
+        """Returns all objects of a kind in the namespace."""
         found: list[dict[str, Any]] = self.kubectl.get(kind, "-n", self.namespace)["items"]
         return found
 
     def pods(self, part: str) -> list[dict[str, Any]]:
-        """The pods of `stage` or `server`."""
+        """Returns the pods of `stage` or `server`."""
         return [pod for pod in self.get("pods") if pod["metadata"]["name"].startswith(f"{part}-")]
 
     def on_disk(self) -> list[str]:
-        """Everything below the test's weights directory on the real node."""
+        """Returns everything below the test's weights directory on the real node."""
         return self.lab.on_node("real-0", "find", self.root, "-type", "f").split()
 
     def digests(self) -> set[str]:
-        """The directories of weights on the real node."""
+        """Returns the staged directories on the real node."""
         return set(self.lab.on_node("real-0", "ls", self.root).split())
 
     def shell(self, script: str) -> str:
-        """Runs a shell script on the real node, in the one directory of weights."""
+        """Runs a shell script in the only staged directory of the real node."""
         [digest] = self.digests()
         return self.lab.on_node("real-0", "sh", "-c", f"cd {self.root}/{digest} && {script}")
 
     def ask(self) -> str:
-        """The answer to a question, through the Service."""
+        """Asks the server a question through the Service, and returns its answer."""
         target = Target(self.lab.site.kubeconfig, "lab", self.project.directory, self.project.environment)
         return target.ask(f"http://dev.{self.namespace}.svc:8080/v1", "The capital of France is", tokens=4)
 
     def stage_log(self) -> str:
-        """The stager's own words in its newest pod."""
+        """Returns the log of the newest stager pod."""
         pod = max(self.pods("stage"), key=lambda pod: pod["metadata"]["creationTimestamp"])
         return self.kubectl("logs", "-n", self.namespace, pod["metadata"]["name"], "-c", "stage")
 
@@ -90,7 +90,7 @@ class Served:
 def dev_stack(
     checkout: Path, directory: Path, environment: Mapping[str, str], namespace: str, model: Mapping[str, Any]
 ) -> Project:
-    """A copy of the program with the stack `dev` on `real-0`, serving `model` from a directory of the test's own."""
+    """Copies the program with the stack `dev` on `real-0`, which serves `model` from the test's own directory."""
     project = Project.copy(checkout, directory, environment, "dev")
     project.configure(
         cluster={"namespace": namespace},

@@ -1,1 +1,1 @@
-"""How the hub answers: its API, files and the wheel index."""
+"""The hub's responses: API, files and wheel index."""

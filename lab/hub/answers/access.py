@@ -1,4 +1,4 @@
-"""Who asks, and whether they may read: bearer tokens, gated repositories, missing ones."""
+"""Authentication and authorisation: bearer tokens, gated repositories, missing repositories."""
 
 from aiohttp import web
 
@@ -10,10 +10,10 @@ from lab.hub.stored.table import TokenEntry
 
 
 def token(request: web.Request) -> TokenEntry | None:
-    """The token of a request, or None if it has none.
+    """Returns the token of a request. None: no token.
 
     Raises:
-        Refusal: the hub does not know this token.
+        Refusal: the token is unknown.
     """
     said = request.headers.get("Authorization")
     if said is None:
@@ -25,7 +25,7 @@ def token(request: web.Request) -> TokenEntry | None:
 
 
 def repository(request: web.Request) -> Repository:
-    """The repository that the path names. Its list of files is open to all, gated or not, as on the hub.
+    """Returns the repository in the path. The list of files of a gated repository is public, as on the real hub.
 
     Raises:
         Refusal: there is none.
@@ -38,7 +38,7 @@ def repository(request: web.Request) -> Repository:
 
 
 def revision(request: web.Request, stored: Repository) -> Revision:
-    """The revision that the path names, or else the branch `main`.
+    """Returns the revision in the path, or else the branch `main`.
 
     Raises:
         Refusal: there is none.
@@ -53,7 +53,7 @@ def revision(request: web.Request, stored: Repository) -> Revision:
 
 
 def may_read(request: web.Request, stored: Repository) -> None:
-    """Let pass who may read the files of a repository.
+    """Checks that the request may read the files of a repository.
 
     Raises:
         Refusal: the repository is gated and the token does not list it.

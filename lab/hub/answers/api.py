@@ -1,6 +1,6 @@
-"""The hub's JSON interface to repositories: who am I, model info, references, trees and paths.
+"""The hub's JSON API: user, model info, references, trees and paths.
 
-Models only. The shapes are those that `huggingface_hub` 2.4 reads (`ModelInfo`, `RepoFile`, `RepoFolder`, `GitRefs`).
+Models only. Response bodies are those of `huggingface_hub` 2.4 (`ModelInfo`, `RepoFile`, `RepoFolder`, `GitRefs`).
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from lab.hub.stored.git_objects import lfs_pointer
 from lab.hub.stored.repository import Revision, StoredFile
 
 _PAGE = 1000
-"""Entries of a tree per answer, as on the hub."""
+"""Entries of a tree per page, as on the real hub."""
 
 _MODEL = "/api/models/{repository:[^/]+/[^/]+}"
 
 
 def routes() -> list[web.RouteDef]:
-    """The routes of the interface."""
+    """Returns the routes of the API."""
     return [
         web.get("/api/whoami-v2", whoami),
         web.get(_MODEL, model_info),
@@ -32,7 +32,7 @@ def routes() -> list[web.RouteDef]:
 
 
 async def whoami(request: web.Request) -> web.Response:
-    """The user of a token."""
+    """Returns the user of a token."""
     asking = access.token(request)
     if asking is None:
         raise refusals.no_user()
@@ -41,13 +41,13 @@ async def whoami(request: web.Request) -> web.Response:
 
 
 async def auth_check(request: web.Request) -> web.Response:
-    """Whether the token may read the files of a repository."""
+    """Checks that the token may read the files of a repository."""
     access.may_read(request, access.repository(request))
     return web.json_response({})
 
 
 async def model_info(request: web.Request) -> web.Response:
-    """A repository at one revision, with sizes and hashes if asked for with `blobs`."""
+    """Returns a repository at one revision. The query `blobs` adds sizes and hashes."""
     stored = access.repository(request)
     revision = access.revision(request, stored)
     with_blobs = request.query.get("blobs", "").lower() in {"true", "1"}
@@ -70,7 +70,7 @@ async def model_info(request: web.Request) -> web.Response:
 
 
 async def references(request: web.Request) -> web.Response:
-    """The branches and tags of a repository."""
+    """Returns the branches and tags of a repository."""
     stored = access.repository(request)
 
     def listed(kind: str, commits: dict[str, str]) -> list[dict[str, str]]:
@@ -89,7 +89,7 @@ async def references(request: web.Request) -> web.Response:
 
 
 async def tree(request: web.Request) -> web.Response:
-    """The files and folders below a folder, in pages."""
+    """Returns a page of the files and folders below a folder."""
     revision = access.revision(request, access.repository(request))
     folder = request.match_info.get("path", "").strip("/")
     if folder and folder not in revision.folders:
@@ -108,7 +108,7 @@ async def tree(request: web.Request) -> web.Response:
 
 
 async def paths_info(request: web.Request) -> web.Response:
-    """The files and folders with the given paths; paths that do not exist are left out."""
+    """Returns the files and folders with the given paths, without paths that do not exist."""
     revision = access.revision(request, access.repository(request))
     asked = [str(path).strip("/") for path in (await request.post()).getall("paths", [])]
     return web.json_response([_entry(revision, path) for path in asked if path in {*revision.folders, *revision.files}])

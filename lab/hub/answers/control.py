@@ -1,4 +1,4 @@
-"""The lab's own door: tell faults, and ask what was requested. Faults do not strike here, and nothing is logged."""
+"""The control API: adds faults and reads the request log. Its own requests are not logged and have no faults."""
 
 from aiohttp import web
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ PREFIX = "/lab/"
 
 
 def routes() -> list[web.RouteDef]:
-    """The routes of the lab's door."""
+    """Returns the routes of the control API."""
     return [
         web.get(f"{PREFIX}faults", list_faults),
         web.post(f"{PREFIX}faults", arm_fault),
@@ -22,12 +22,12 @@ def routes() -> list[web.RouteDef]:
 
 
 async def list_faults(request: web.Request) -> web.Response:
-    """All faults, each with the number of requests that it struck."""
+    """Returns all faults, each with the number of affected requests."""
     return web.json_response(request.app[HUB].faults.described())
 
 
 async def arm_fault(request: web.Request) -> web.Response:
-    """Add the fault that the body describes."""
+    """Adds the fault in the body."""
     try:
         fault = FAULT.validate_json(await request.read())
     except ValidationError as error:
@@ -36,17 +36,17 @@ async def arm_fault(request: web.Request) -> web.Response:
 
 
 async def clear_faults(request: web.Request) -> web.Response:
-    """Remove all faults."""
+    """Removes all faults."""
     request.app[HUB].faults.clear()
     return web.Response(status=204)
 
 
 async def list_requests(request: web.Request) -> web.Response:
-    """Requests and bytes by path."""
+    """Returns requests and bytes by path."""
     return web.json_response(request.app[HUB].log.described())
 
 
 async def clear_requests(request: web.Request) -> web.Response:
-    """Start counting anew."""
+    """Resets the counters."""
     request.app[HUB].log.clear()
     return web.Response(status=204)

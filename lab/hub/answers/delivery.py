@@ -1,4 +1,4 @@
-"""Sends the bytes of a file, whole or a range of it, with the faults that strike while bytes are on their way."""
+"""Sends a file or a range of it, with the faults that apply while bytes are sent."""
 
 import asyncio
 import socket
@@ -20,10 +20,10 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 async def deliver(
     request: web.Request, content: Content, *, etag: str, commit: str | None = None, compressible: bool = False
 ) -> web.StreamResponse:
-    """Answer a GET or HEAD for a file, honouring one range.
+    """Responds to GET or HEAD for a file. Honours a single range.
 
-    A compressible file is sent with gzip and without its length to whoever accepts that and asks for no range, as the
-    hub's content network does.
+    If the client accepts gzip and requests no range, a compressible file is sent with gzip and without a length, as the
+    real hub's CDN does.
     """
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
     if commit is not None:
@@ -49,7 +49,7 @@ async def deliver(
 
 
 def reset(request: web.BaseRequest) -> None:
-    """Let the client see its connection reset."""
+    """Resets the client's connection."""
     transport = request.transport
     if transport is None:
         return
@@ -58,7 +58,7 @@ def reset(request: web.BaseRequest) -> None:
 
 
 def close(request: web.BaseRequest) -> None:
-    """Close the connection in good order, after the bytes that are on their way."""
+    """Closes the connection normally, after the bytes that are already written."""
     if request.transport is not None:
         request.transport.close()
 

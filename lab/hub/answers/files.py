@@ -1,8 +1,8 @@
-"""The hub's doors to files: `resolve`, the cache behind it for small files, and the storage for files in LFS.
+"""File downloads: `resolve`, the cache for small files, and the storage for files in LFS.
 
-`resolve` never sends bytes itself: small files it redirects to a path of the hub, files in LFS to a signed URL of the
-storage, which is another origin, whose entity tag is not the file's SHA-256, and which refuses a hub token, since a
-client that sends it there gives it away.
+`resolve` only redirects: for a small file to a path of the hub, for a file in LFS to a signed URL of the storage. The
+storage is another origin, and its entity tag is not the file's SHA-256. It rejects a hub token, because a client must
+not send the token to another origin.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _NAMED_FILE = "{repository:[^/]+/[^/]+}/{revision}/{path:.+}"
 
 
 def hub_routes() -> list[web.RouteDef]:
-    """The routes on the hub's own port."""
+    """Returns the routes on the hub's port."""
     return [
         web.get("/{repository:[^/]+/[^/]+}/resolve/{revision}/{path:.+}", resolve),
         web.get(f"/api/resolve-cache/models/{_NAMED_FILE}", small_file),
@@ -28,12 +28,12 @@ def hub_routes() -> list[web.RouteDef]:
 
 
 def storage_routes() -> list[web.RouteDef]:
-    """The routes on the storage's port."""
+    """Returns the routes on the storage's port."""
     return [web.get(f"/storage/{_NAMED_FILE}", large_file)]
 
 
 async def resolve(request: web.Request) -> web.Response:
-    """Redirect to where the bytes of a file are, and say what they are."""
+    """Redirects to a file's bytes, with its size, hash and commit in headers."""
     name = request.match_info["repository"]
     commit, file = _permitted_file(request)
     headers = {
@@ -53,13 +53,13 @@ async def resolve(request: web.Request) -> web.Response:
 
 
 async def small_file(request: web.Request) -> web.StreamResponse:
-    """A file outside LFS."""
+    """Sends a file outside LFS."""
     commit, file = _permitted_file(request)
     return await deliver(request, file.content, etag=file.etag, commit=commit, compressible=True)
 
 
 async def large_file(request: web.Request) -> web.StreamResponse:
-    """A file in LFS, for whoever has a good URL."""
+    """Sends a file in LFS if the signed URL is valid."""
     hub = request.app[HUB]
     if "Authorization" in request.headers:
         return _storage_error(400, "InvalidArgument", "Only one auth mechanism allowed")

@@ -1,7 +1,6 @@
 """Byte ranges of a request (RFC 9110, sections 13.1.5 and 14): one range, `If-Range`, and nothing more.
 
-Several ranges in one request, units other than bytes and malformed ranges are answered with the whole file, as the
-standard allows.
+The response to several ranges, other units than bytes, and malformed ranges is the whole file, as the standard allows.
 """
 
 import re
@@ -11,14 +10,14 @@ _ONE_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 class NotSatisfiableError(Exception):
-    """The range starts behind the end of the file."""
+    """The range starts after the end of the file."""
 
 
 def requested_range(headers: Mapping[str, str], *, size: int, etag: str) -> tuple[int, int] | None:
-    """First byte and the byte behind the last that a request asks for, or None for the whole file.
+    """Returns the start and exclusive end of the requested range. None: the whole file.
 
     Raises:
-        NotSatisfiableError: there is no such byte in a file of `size` bytes.
+        NotSatisfiableError: the range starts after the end of a file of `size` bytes.
     """
     if headers.get("If-Range", etag) != etag:
         return None

@@ -14,7 +14,7 @@ from lab.hub.stored.content import DiskContent
 
 
 def routes() -> list[web.RouteDef]:
-    """The routes of the index and of the wheels."""
+    """Returns the routes of the index and the wheels."""
     return [
         web.get("/simple/", projects),
         web.get("/simple/{project}/", project),
@@ -23,13 +23,13 @@ def routes() -> list[web.RouteDef]:
 
 
 async def projects(request: web.Request) -> web.Response:
-    """All projects of which there is a wheel."""
+    """Lists all projects that have a wheel."""
     names = sorted({_project(path) for path in _wheels(request)})
     return _page([(f"/simple/{name}/", name) for name in names])
 
 
 async def project(request: web.Request) -> web.Response:
-    """All wheels of one project."""
+    """Lists all wheels of a project."""
     name = _normalised(request.match_info["project"])
     digests = request.app[HUB].digests
     links = [
@@ -43,7 +43,7 @@ async def project(request: web.Request) -> web.Response:
 
 
 async def wheel(request: web.Request) -> web.StreamResponse:
-    """One wheel."""
+    """Sends a wheel."""
     name = request.match_info["wheel"]
     for path in _wheels(request):
         if path.name == name:

@@ -1,1 +1,1 @@
-"""What the hub serves: repositories, their revisions and files."""
+"""The hub's repositories, with their revisions and files."""

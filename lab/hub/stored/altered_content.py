@@ -1,4 +1,4 @@
-"""Contents with a lie in them: a wrong byte, or a wrong length."""
+"""Contents with a wrong byte or a wrong length."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -7,7 +7,7 @@ from lab.hub.stored.content import PIECE, Content
 
 
 class FlippedContent:
-    """A content of which all bits of one byte are flipped."""
+    """A content with all bits of one byte flipped."""
 
     def __init__(self, content: Content, offset: int) -> None:
         self._content = content
@@ -31,7 +31,7 @@ class FlippedContent:
 
 
 class ResizedContent:
-    """A content that was cut, or lengthened with zeros."""
+    """A content that is cut, or extended with zeros."""
 
     def __init__(self, content: Content, by: int) -> None:
         self._content = content

@@ -1,7 +1,7 @@
-"""SHA-256 of contents, computed once and kept.
+"""Computes the SHA-256 of contents once and stores it.
 
-One small file per content in the state directory, so that several hubs can share it; without a state directory the
-hashes live as long as the process.
+The state directory has one small file per content, and several hubs can share it. Without a state directory, the hashes
+last as long as the process.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ from pathlib import Path
 from lab.hub.stored.content import StoredContent, whole
 
 _WORTH_A_WORD = 1 << 30
-"""Bytes of which the hash takes long enough that a person would wonder."""
+"""Bytes from which on hashing is slow enough to report."""
 
 
 class Digests:
-    """The SHA-256 of any content, from memory, from the state directory, or computed now."""
+    """The SHA-256 of any content, from memory, the state directory, or computed."""
 
     def __init__(self, state_dir: Path | None) -> None:
         self._state_dir = state_dir
@@ -24,7 +24,7 @@ class Digests:
             state_dir.mkdir(parents=True, exist_ok=True)
 
     def sha256(self, content: StoredContent) -> str:
-        """The SHA-256 of `content` in hexadecimal; the first call for it reads all its bytes."""
+        """Returns the SHA-256 of `content` in hexadecimal. The first call reads all its bytes."""
         identity = content.identity
         if identity not in self._known:
             self._known[identity] = self._kept(identity) or self._compute(content)

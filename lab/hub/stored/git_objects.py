@@ -1,7 +1,7 @@
-"""The object ids that git would give: blobs, Git LFS pointers, trees and commits.
+"""Git's object ids of blobs, Git LFS pointers, trees and commits.
 
-The hub names files outside LFS by their blob id and revisions by their commit id, and clients verify the former;
-ids made up here would hide a client that verifies nothing. Formats: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
+The hub identifies files outside LFS by blob id, which clients verify, and revisions by commit id. With made-up ids, a
+client that does not verify would pass its tests. Formats: https://git-scm.com/book/en/v2/Git-Internals-Git-Objects
 and https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 """
 
@@ -12,7 +12,7 @@ _AUTHOR = "heavylift lab <lab@heavylift.invalid> 0 +0000"
 
 
 def blob_id(pieces: Iterable[bytes | memoryview], size: int) -> str:
-    """The id of a blob of `size` bytes."""
+    """Returns the id of a blob of `size` bytes."""
     digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
     for piece in pieces:
         digest.update(piece)
@@ -20,14 +20,14 @@ def blob_id(pieces: Iterable[bytes | memoryview], size: int) -> str:
 
 
 def lfs_pointer(sha256: str, size: int) -> bytes:
-    """What git stores instead of a file that lies in LFS."""
+    """Returns the pointer that git stores for a file in LFS."""
     return f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256}\nsize {size}\n".encode()
 
 
 def tree_ids(blobs: Mapping[str, str]) -> dict[str, str]:
-    """The id of every folder of a tree, by its path; the root is the empty path.
+    """Returns the id of each folder of a tree, by path. The root is the empty path.
 
-    `blobs` gives each file's blob id by its path.
+    `blobs` has each file's blob id by path.
     """
     children: dict[str, dict[str, tuple[str, str]]] = {"": {}}
     for path, blob in blobs.items():
@@ -58,7 +58,7 @@ def _tree_id(entries: Mapping[str, tuple[str, str]]) -> str:
 
 
 def commit_id(tree: str) -> str:
-    """The id of a first commit of `tree`, by an author and at a time that never change."""
+    """Returns the id of an initial commit of `tree`, with a constant author and time."""
     return _object_id("commit", f"tree {tree}\nauthor {_AUTHOR}\ncommitter {_AUTHOR}\n\nlab\n".encode())
 
 

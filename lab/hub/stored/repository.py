@@ -1,4 +1,4 @@
-"""Repositories as the hub serves them: revisions of files with their hashes, found by branch, tag or commit."""
+"""The repositories that the hub serves: revisions of files with hashes, by branch, tag or commit."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lab.hub.stored.table import FileEntry, RepositoryEntry, RevisionEntry, Tabl
 
 _LFS_ABOVE = 10 << 20
 _LFS_SUFFIXES = frozenset({".bin", ".gguf", ".h5", ".onnx", ".pt", ".pth", ".safetensors", ".zip"})
-"""What goes to LFS unless the table says otherwise; a new model's `.gitattributes` lists these and more."""
+"""Suffixes of files in LFS by default. A new model's `.gitattributes` lists these and more."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class StoredFile:
     path: str
     content: StoredContent
     blob_id: str
-    """Git's id: of the content, or of the pointer to LFS."""
+    """Git's blob id of the content, or of the LFS pointer."""
     sha256: str | None
-    """Of the content, if it lies in LFS."""
+    """Of the content. None: not in LFS."""
 
     @property
     def size(self) -> int:
@@ -32,7 +32,7 @@ class StoredFile:
 
     @property
     def etag(self) -> str:
-        """What the hub announces as the file's entity tag, quoted."""
+        """The file's entity tag, with quotes."""
         return f'"{self.sha256 or self.blob_id}"'
 
 
@@ -43,7 +43,7 @@ class Revision:
     commit: str
     files: dict[str, StoredFile]
     folders: dict[str, str]
-    """Git's id of each folder by its path, without the root."""
+    """Git's tree id of each folder by path, without the root."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Repository:
     """Commit by tag."""
 
     def revision(self, name: str) -> Revision | None:
-        """The revision that a branch, tag or commit names."""
+        """Returns the revision of a branch, tag or commit. None: no such revision."""
         return self.revisions.get(self.branches.get(name) or self.tags.get(name) or name)
 
 
 def stored_repositories(table: Table, digests: Digests) -> dict[str, Repository]:
-    """All repositories of `table` by name; hashes that it does not give are computed here."""
+    """Returns all repositories of `table` by name, and computes the hashes that the table lacks."""
     return {name: _repository(name, entry, digests) for name, entry in table.repositories.items()}
 
 
