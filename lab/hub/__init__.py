@@ -29,8 +29,8 @@ honour `Range` and `If-Range`. The file's SHA-256 is in `X-Linked-ETag` of `reso
 
 **Faults**: `curl -d '{"kind": "status", "path": "*/resolve/*", "status": 503}' H:P/lab/faults` adds one, `GET` lists
 all and `DELETE` removes all. `path` is a shell pattern (`*` matches slashes), `method` one method, `after` the number
-of requests before the first affected one, `count` the maximum number of affected requests. `offset` counts from the start
-of the file; a fault with an offset affects only responses that contain this byte.
+of requests before the first affected one, `count` the maximum number of affected requests. `offset` counts from the
+start of the file; a fault with an offset affects only responses that contain this byte.
 
 | kind | settings | what the client sees |
 |---|---|---|
