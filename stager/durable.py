@@ -1,8 +1,8 @@
-"""Makes sure that what the manifest lists is on the disk before the manifest says so, however the bytes came.
+"""Writes every file that the manifest lists to the disk, before the manifest is written.
 
-A write that failed is told once, to whoever asks first (`fsync`), and the page cache then forgets that it ever
-happened (https://wiki.postgresql.org/wiki/Fsync_Errors). So a failed `fsync` ends the run, what it covered is not
-built upon, and a file that is hashed from the volume is read from the disk (`stager.verify.read_from_disk`).
+The kernel reports a failed write once, to the first `fsync`, and then forgets it
+(https://wiki.postgresql.org/wiki/Fsync_Errors). So a failed `fsync` ends the run, and the next run does not trust the
+bytes that it covered. Files hashed from the volume are read from the disk (`stager.verify.read_from_disk`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import PurePosixPath
 from stager.tree import Tree
 from stager.verify import OWN_DIRECTORY
 
-# A disk brings many of them to an end together.
+# A disk completes many of them together.
 AT_ONCE = 16
 
 
 def make_durable(tree: Tree, paths: Iterable[str]) -> None:
-    """Bring the files at `paths` and every folder that leads to them to the disk, and the directory's own name.
+    """Sync the files at `paths`, every folder above them, and the directory's own name to the disk.
 
-    Raises `OSError` when any of it is not there for good. This is the only way to a manifest.
+    Raises `OSError` if any sync fails. Every manifest is written after this.
     """
     paths = list(paths)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:

@@ -1,9 +1,9 @@
-"""Several stagers that bring the same files to their nodes: which node fetches what from the source, and who has what.
+"""Several stagers that stage the same files on their nodes: which node fetches each file, and which nodes have it.
 
-Each file belongs to one node, which fetches it from the source; the others take it from a node that has it. Everybody
-works this out alone, from the listing and the order of the nodes, and asks the others what they have. When a node is
-gone or stuck, each of its files goes to the next in an order that spreads them over all who are left. Wrong bytes
-banish whoever gave them. A mistake in all of this costs a second download: what is right, the hashes decide.
+Each file belongs to one node, which fetches it from the sources; the others read it from a node that has it. Each
+node computes the owners by itself, from the listing and the order of the nodes, and polls the others for what they
+have. If a node is gone or makes no progress, its files pass to other nodes, spread evenly. A node that gave wrong
+bytes is asked for nothing more. A mistake here costs a second download at most: hashes decide what is accepted.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from stager.peer import Peer
 from stager.stage_request import Membership
 
 LATE_FACTOR = 2
-"""Whoever has all waits so many times longer for a node that was never heard."""
+"""Times the peer timeout: how long a complete node waits for a silent one."""
 FIRST_LOOK_SECONDS = 3.0
 TELL_SECONDS = 10.0
-"""So long it takes at most until a node that is done has heard that this one is, too."""
+"""The longest time until a complete node hears that this one is complete, too."""
 HOLDERS_LOOKED_AT = 64
 ASK_SECONDS = 0.25
 ASK_SECONDS_FOR_EACH = 0.01
-"""A node of many is asked more rarely, so that all questions together stay 100 a second for each node."""
+"""More nodes are polled less often: each node gets at most 100 requests a second."""
 
 
 def identity(listing: Listing) -> str:
-    """What a fleet stages, so that no two kinds of weights are mixed up."""
+    """Names what a fleet stages, so that two fleets never mix files."""
     lines = sorted(f"{file.path}\0{file.size}\0{file.expected_hash}\n" for file in listing.files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
 def orders(files: Sequence[RemoteFile], members: int) -> dict[str, list[int]]:
-    """For each path the places of all members: its owner, then who takes over from whom.
+    """For each path, the places of all members: its owner, then its successors in order.
 
-    Files go, the largest first, to the member with the fewest bytes so far. The files of one member are taken over by
-    all others in turn.
+    The largest file comes first, and each goes to the member with the fewest bytes so far. The files of one owner have
+    all other members in turn as first successor.
     """
     bytes_of = [0] * members
     files_of = [0] * members
@@ -55,9 +55,9 @@ def orders(files: Sequence[RemoteFile], members: int) -> dict[str, list[int]]:
 
 
 class Fleet:
-    """The other nodes, as this one sees them; `peers` has None at this one's own place.
+    """The other nodes, as this one sees them. None in `peers`: this node.
 
-    `is_held_up` says whether the source gave this node nothing lately: then no other is blamed for getting nowhere.
+    `is_held_up`: the sources gave this node nothing lately, so no other node is blamed for a lack of progress.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Fleet:
         return [peer for peer in self._peers if peer is not None]
 
     def open(self) -> None:
-        """Begin to ask the others what they have; returns when all answered once, or after some seconds."""
+        """Start to poll the others; returns when all were asked once, or after `FIRST_LOOK_SECONDS`."""
         for peer in self.others:
             threading.Thread(target=self._watch, args=(peer,), name=f"peer {peer.name}", daemon=True).start()
         deadline = time.monotonic() + FIRST_LOOK_SECONDS
@@ -96,7 +96,7 @@ class Fleet:
             self._looked.acquire(timeout=max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._closed.set()
 
     def _watch(self, peer: Peer) -> None:
@@ -116,17 +116,17 @@ class Fleet:
                 self._say(f"{peer.name}: no {what} for {self._retries:g} s; the others fetch what it was to fetch")
             gone = peer.is_gone(self._retries)
             self._looked.release()
-            varied = random.uniform(0.8, 1.2)  # noqa: S311 - it is no secret
+            varied = random.uniform(0.8, 1.2)  # noqa: S311 - no secret
             self._closed.wait(self._pause_seconds * varied)
 
     def holder(self, file: RemoteFile) -> Peer | None:
-        """A node that can give `file` now: of those that have it, the one that gives us least just now."""
+        """A node that can give `file` now: of those that have it, the one with the fewest streams."""
         known = self._holders[file.path]
         chosen = random.sample(known, min(HOLDERS_LOOKED_AT, len(known)))
         return min((peer for peer in chosen if peer.is_heard), key=lambda peer: peer.in_use, default=None)
 
     def is_mine(self, file: RemoteFile) -> bool:
-        """Whether this node is the one to fetch `file` from the source."""
+        """Whether this node is to fetch `file` from the sources."""
         for place in self._orders[file.path]:
             peer = self._peers[place]
             if peer is None:
@@ -136,10 +136,10 @@ class Fleet:
         return True
 
     def linger(self, told: Collection[int], *, for_late: bool) -> None:
-        """Stay until the others need nothing more, are gone, or this process is told to end.
+        """Wait until every other node is complete or gone, or `stop_event` is set.
 
-        `told` has the places of those who know that this node is done; the others would wait for it. For `for_late`
-        nodes, those never heard, it stays a while as well.
+        `told` holds the places of the nodes that know that this one is complete; the others would wait for it.
+        `for_late`: wait for nodes that were never heard, too.
         """
         said: list[str] = []
         while not self._stop_event.is_set():

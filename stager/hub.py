@@ -1,8 +1,8 @@
-"""The model hub: the file list of a repository at one commit, and where each file's bytes lie.
+"""The model hub: the file list of a repository at one commit, and the address of each file.
 
-`huggingface_hub` knows the hub's protocol, tokens and errors; the bytes themselves come by `stager.ranges`.
-Environment: `HF_TOKEN` and `HF_ENDPOINT`, as for the hub's own tools. Refuses, with what to do, a repository that is
-gated for this token, missing or private, and a revision that does not exist.
+`huggingface_hub` handles the hub's protocol, tokens and errors; `stager.ranges` reads the bytes.
+Environment: `HF_TOKEN` and `HF_ENDPOINT`, as for the hub's own tools. Refuses a repository that is gated for this
+token, missing or private, and a revision that does not exist; errors say what to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stager.stopping import pause_until, unless_stopped
 
 ANSWER_SECONDS = 30
 LISTING_SECONDS = 120
-"""For the whole list of files, however slowly it comes."""
+"""The timeout for the whole list of files."""
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +44,7 @@ def listing_from_hub(
     say: Callable[[str], None],
     stop_event: threading.Event,
 ) -> Listing:
-    """All files of `repository` at `revision`, asked for again while the hub fails in passing."""
+    """All files of `repository` at `revision`; retries transient errors of the hub."""
     hub = Hub()
 
     def ask() -> Listing:
@@ -65,9 +65,9 @@ class Hub:
         self._api = HfApi(endpoint=self.endpoint, library_name="heavylift-stager")
 
     def listing(self, repository: str, revision: str) -> Listing:
-        """All files of `repository` at `revision`, with the commit that it stands for.
+        """All files of `repository` at `revision`, with the commit of the revision.
 
-        Raises `SourceTrouble` when the hub fails in passing, else `StagerError` with what to do.
+        Raises `SourceTrouble` for a transient error, else `StagerError` with what to do.
         """
         info = self._ask(
             repository,
@@ -93,7 +93,7 @@ class Hub:
         return listing
 
     def locate(self, listing: Listing, file: RemoteFile) -> Address:
-        """Where the bytes of `file` lie for the next minutes; the token goes to the hub only."""
+        """The address of `file` for the next minutes; only the hub gets the token."""
         try:
             metadata = self._ask(listing.repository, listing.commit, lambda: self._metadata(listing, file))
         except StagerError as error:

@@ -1,6 +1,6 @@
-"""The files of one run and how far each is; what a stream may do next is found without looking at all of them.
+"""The files of one run and the state of each; finds the next work for a stream without a scan of all files.
 
-Nothing here locks: whoever asks holds the transfer's own lock.
+Nothing here locks: the caller holds the transfer's lock.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from stager.listing import RemoteFile
 from stager.part import BLOCK_BYTES, Part
 
 LEAST_BLOCK_BYTES = 4 * 1024 * 1024
-"""Each block is a request of its own, and waits for its first byte."""
+"""Each block is one request, which waits for its first byte."""
 BLOCKS_PER_STREAM = 4
 LOOKED_AT = 64
-"""So many waiting files are asked whether they can be had already."""
+"""How many waiting files are checked for whether they can be had."""
 
 
 class State(Enum):
-    """How far one file is."""
+    """The state of one file."""
 
     WAITING = auto()
-    TAKEN = auto()  # one stream has it for itself, to begin or to finish it
+    TAKEN = auto()  # one stream begins or finishes it, alone
     FETCHING = auto()
     DONE = auto()
     FAILED = auto()
@@ -32,7 +32,7 @@ class State(Enum):
 
 @dataclass(eq=False)
 class Job:
-    """One file of the run: how much of it was kept, up to where its blocks are given out, and to how many streams."""
+    """One file of the run: bytes kept of an earlier run, bytes given out in blocks, streams that fetch."""
 
     part: Part
     state: State = State.WAITING
@@ -46,12 +46,12 @@ class Job:
         return self.part.file
 
     def has_block_to_give(self, block_bytes: int) -> bool:
-        """Whether one more stream may fetch of it without running more than two blocks for each ahead of the hash."""
+        """Whether one more stream may fetch; all stay within two blocks per stream ahead of the hash."""
         ahead = self.given - self.part.hashed // block_bytes * block_bytes
         return self.given < self.file.size and ahead < 2 * block_bytes * (self.streams + 1)
 
     def give_block(self, block_bytes: int) -> tuple[int, int]:
-        """The next block, for the stream that asks: from where, up to where."""
+        """The next block for the calling stream: start and end."""
         start = self.given
         self.given = min((start // block_bytes + 1) * block_bytes, self.file.size)
         self.streams += 1
@@ -59,7 +59,7 @@ class Job:
 
 
 class Jobs:
-    """All files of a run, in the order in which they are to be begun."""
+    """All files of a run, in the order in which they start."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self.all = [Job(part) for part in parts]
@@ -71,21 +71,21 @@ class Jobs:
 
     @property
     def all_ended(self) -> bool:
-        """Whether every file is there or has failed."""
+        """Whether every file is complete or failed."""
         return self._ended == len(self.all)
 
     @property
     def begun(self) -> int:
-        """How many files are in the making."""
+        """How many files are in progress."""
         return self._taken + len(self._fetching)
 
     @property
     def fetching(self) -> list[Job]:
-        """The files whose blocks may be fetched."""
+        """The files whose blocks streams may fetch."""
         return list(self._fetching)
 
     def take_waiting(self, can_be_had: Callable[[RemoteFile], bool]) -> Job | None:
-        """The next file to begin, for the caller alone, or None when none of the next can be had yet."""
+        """The next file, for the caller alone. None: none of the next can be had yet."""
         for place in range(min(LOOKED_AT, len(self._waiting))):
             if can_be_had(self._waiting[place].file):
                 job = self._waiting[place]
@@ -96,7 +96,7 @@ class Jobs:
         return None
 
     def take_block(self, streams: int) -> tuple[Job, int, int] | None:
-        """A block of the file with the fewest streams: the file, from where, up to where."""
+        """A block of the file with the fewest streams: file, start and end."""
         length = self._block_bytes(streams)
         giving = min(
             (job for job in self._fetching if job.has_block_to_give(length)), key=lambda job: job.streams, default=None
@@ -108,7 +108,7 @@ class Jobs:
         return giving, start, end
 
     def set(self, job: Job, state: State) -> None:
-        """Note how far a file is now; one that failed stays so."""
+        """Set the state of a file; a failed one stays failed."""
         if job.state is State.FAILED:
             return
         if job.state is State.TAKEN:
@@ -125,17 +125,17 @@ class Jobs:
             job.given = job.file.size
 
     def note_kept(self, job: Job) -> None:
-        """The file's beginning is on the volume already."""
+        """Count the hashed start of the file as kept."""
         self._ungiven -= job.part.hashed - job.given
         job.kept = job.given = job.part.hashed
 
     def restart(self, job: Job) -> None:
-        """All bytes of the file are to be fetched again."""
+        """Fetch all bytes of the file again."""
         self._ungiven += job.given
         job.kept = job.given = 0
 
     def _block_bytes(self, streams: int) -> int:
-        """The length of the next block: shorter where there are too few long ones for all streams to the end."""
+        """The length of the next block: shorter if there are too few long ones for all streams."""
         length = BLOCK_BYTES
         while length > LEAST_BLOCK_BYTES and self._ungiven < length * streams * BLOCKS_PER_STREAM:
             length //= 2

@@ -1,12 +1,12 @@
 """One writer per directory: a lease on the volume itself, without flock or a cluster, for NFS and Lustre as well.
 
-The holder owns the file `lease.<N>` with the highest number N, taken by an atomic `link()`, and bumps a counter in it
-every 10 s. A waiter takes `lease.<N+1>` when the counter has stood still for 60 s of the waiter's own monotonic clock,
-or at once when the holder said that it was done. Numbers only grow, so two waiters can never both take over; a holder
-that was frozen finds a higher number, and writes nothing from 50 s after its last bump until it has looked.
+The holder owns the file `lease.<N>` with the highest number N, taken by an atomic `link()`, and increments a counter
+in it every 10 s. A waiter takes `lease.<N+1>` once the counter is unchanged for 60 s of the waiter's monotonic clock,
+or at once if the holder released the lease. Numbers only grow, so only one waiter takes over. A holder that was frozen
+finds a higher number. A holder writes nothing from 50 s after its last increment until it has checked again.
 
-Limit: a holder whose machine stood still together with its clock may write until it looks again, 10 s at most. What
-it changes then has later times than the manifest, so that the check before serving hashes it.
+Limit: a holder whose machine and clock were suspended together may write until its next check, 10 s at most. Files
+changed then are newer than the manifest, so the check before serving hashes them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STOPPED = "stopped while waiting for another stager"
 
 @dataclass(frozen=True)
 class Claim:
-    """What a lease file says: who holds it, how often it was bumped, and whether the holder is done with it."""
+    """The content of a lease file: its holder, its counter, and whether the holder released it."""
 
     number: int
     holder: str
@@ -49,11 +49,10 @@ class Claim:
 
 
 class Lease:
-    """Held while the `with` block runs; entering waits until nobody else holds it.
+    """The lease of `directory`, held while the `with` block runs; entering waits until no other stager holds it.
 
-    `say` gets a line when there is somebody to wait for, and one each minute. `stop_event` ends the wait
-    with `Stopped`.
-    Another stager takes over once the counter has not changed for `seconds`.
+    `say` gets a line when the wait begins, and one each minute. `stop_event` ends the wait with `Stopped`.
+    Another stager takes over once the counter is unchanged for `seconds`.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Lease:
         self.number = 0
         """Grows from holder to holder."""
         self.given_back: int | None = None
-        """The number of the predecessor, if that one said that it was done; else it may still be at work, frozen."""
+        """The previous holder's number, if it released the lease. None: it may be frozen and write again."""
         self._left = False
         self._counter = 0
         self._bumped = 0.0
@@ -91,7 +90,7 @@ class Lease:
         return self
 
     def _enter(self) -> bool:
-        """Become the holder; False when the directory was moved away while we waited, and is to be made anew."""
+        """Become the holder. False: the directory was moved meanwhile, and has to be created again."""
         make_directory(self._directory)
         try:
             self._place = Tree(self._directory)
@@ -112,7 +111,7 @@ class Lease:
 
     @property
     def tree(self) -> Tree:
-        """The leased directory, for changes: each asks for the lease right before it is made."""
+        """The leased directory, for changes; each change checks the lease right before it."""
         return Tree(self._directory, self.require)
 
     @property
@@ -132,23 +131,23 @@ class Lease:
         self.release()
 
     def move_directory(self, target: Path) -> None:
-        """Rename the leased directory, its lease with it; whoever waits for it under the old name begins anew."""
+        """Rename the directory with its lease; stagers that wait for the old name start again."""
         self._still()
         self.require()
         self._directory.rename(target)
         self._directory = target
 
     def leave(self) -> None:
-        """Never say that the holder is done: a write of it may still be under way, so the next one has to wait."""
+        """Never release the lease: a write may still be running, so the next holder has to wait."""
         self._left = True
 
     def release(self) -> None:
-        """Say that the holder is done, so that the next one need not wait; from then on `require` raises."""
+        """Release the lease, so that the next holder need not wait; `require` raises from then on."""
         self._still()
         self._bumped = float("-inf")
         if self._left:
             return
-        with contextlib.suppress(OSError):  # a lease that cannot be given back is found abandoned
+        with contextlib.suppress(OSError):  # if this fails, the lease expires
             self._write(released=True)
 
     def _still(self) -> None:
@@ -157,7 +156,7 @@ class Lease:
             self._heart.join(timeout=self._bump_seconds)
 
     def require(self) -> None:
-        """Raise `StagerError` unless the lease is certainly still ours; cheap, to be called before every write."""
+        """Raise `StagerError` unless this process surely holds the lease; cheap: call it before every write."""
         if time.monotonic() - self._bumped > self._abandoned_seconds - self._bump_seconds:
             raise Unanswered(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
 
@@ -187,12 +186,12 @@ class Lease:
             self._told = (holder, time.monotonic())
 
     def _take(self, number: int) -> bool:
-        """Try to become the holder under `number`; False when somebody else was faster."""
+        """Try to become the holder under `number`. False: another stager was faster."""
         target = _lease(number)
         try:
             self._tree.link(self._file, target)
         except FileExistsError:
-            # A network file system may have made the link and lost the answer, so look whose it is.
+            # A network file system may have made the link and lost the answer: check the owner.
             if not self._tree.is_same(self._file, target):
                 return False
         except OSError as error:
@@ -246,11 +245,11 @@ class Lease:
         except FileNotFoundError:
             return self._current()
         except (ValueError, KeyError, TypeError):
-            # Torn by a crash, or being written right now: it counts as standing still until it changes.
+            # Cut short by a crash, or being written now: unchanged until the content differs.
             return Claim(numbers[-1], "an unreadable lease", -1, released=False)
 
     def _write(self, *, released: bool, flags: int = 0) -> None:
-        """Without fsync: others see it when it is closed, and on a busy disk fsync can take longer than the lease."""
+        """No fsync: others see the file once it is closed, and on a busy disk fsync can outlast the lease."""
         content = json.dumps({"holder": self._holder, "counter": self._counter, "released": released})
         descriptor = self._tree.open(self._file, os.O_WRONLY | flags)
         try:

@@ -1,7 +1,7 @@
-"""Which files a repository has at one commit, and which of them a stack wants.
+"""Which files a repository has at one commit, and which of them a stack selects.
 
-Refuses patterns that match nothing, sets of shards that are not whole (an engine fails on them only after a long
-load) and paths that would leave the staged directory.
+Refuses patterns that match nothing, incomplete sets of shards (an engine fails on them only after a long load), and
+paths that leave the staged directory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ MOST_NAME_BYTES = 255  # https://www.man7.org/linux/man-pages/man3/pathconf.3.ht
 PROBLEMS_NAMED = 8
 NUMBERS_NAMED = 5
 OLD_PART_SUFFIX = ".part"
-"""What earlier stagers called a file in the making, beside the others."""
+"""The suffix that earlier stagers gave incomplete files."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file of a repository: its path, its size in bytes and what its bytes must hash to.
+    """One file of a repository: its path, its size in bytes, and its expected hash.
 
-    `sha256` is known for files in large-file storage and for all files of a lock; for the others there is `blob_id`,
-    the SHA-1 under which git stores the file.
+    `sha256` is known for files in large-file storage and for all files of a lock. The others have `blob_id`, the SHA-1
+    under which git stores the file.
     """
 
     path: str
@@ -52,13 +52,13 @@ class RemoteFile:
 
     @property
     def expected_hash(self) -> str:
-        """The hash that decides, with its kind, for messages and checkpoints."""
+        """The decisive hash with its kind, for messages and checkpoints."""
         return f"SHA-256 {self.sha256}" if self.sha256 else f"git blob {self.blob_id}"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files to stage, largest first, of `repository` at `commit`; `revision` is what the stack calls it."""
+    """The files to stage, largest first, of `repository` at `commit`; `revision` is the stack's name for it."""
 
     repository: str
     revision: str
@@ -67,14 +67,14 @@ class Listing:
 
     @property
     def total_bytes(self) -> int:
-        """What the files take on the volume, in bytes."""
+        """The size of all files, in bytes."""
         return sum(file.size for file in self.files)
 
 
 def select(listing: Listing, include: Sequence[str]) -> Listing:
-    """The files of `listing` that match any of the `include` patterns (all, when there are none).
+    """The files of `listing` that match any of the `include` patterns. No patterns: all.
 
-    Raises `StagerError` for a useless pattern or a set of shards with gaps.
+    Raises `StagerError` for a pattern without a match or a set of shards with gaps.
     """
     selected = {pattern: [file for file in listing.files if matches(file.path, pattern)] for pattern in include}
     useless = [pattern for pattern, matching in selected.items() if not matching]
@@ -105,7 +105,7 @@ def matches(path: str, pattern: str) -> bool:
 
 
 def listing_problems(files: Iterable[RemoteFile]) -> list[str]:
-    """What makes `files` no set that can be staged, whoever lists them; sorted."""
+    """The reasons why `files` cannot be staged, sorted."""
     files = list(files)
     paths = Counter(file.path for file in files)
     folders = {str(folder) for path in paths for folder in PurePosixPath(path).parents}
@@ -128,7 +128,7 @@ def _file_problem(file: RemoteFile) -> str | None:
 
 
 def is_safe(path: str) -> bool:
-    """Whether `path` stays inside the staged directory and clear of the stager's own files."""
+    """Whether `path` stays inside the staged directory and outside the stager's own folder."""
     parts = path.split("/")
     return (
         not any(part in ("", ".", "..") for part in parts)
@@ -146,7 +146,7 @@ def _refuse_gaps(chosen: Iterable[RemoteFile], listing: Listing) -> None:
 
 
 def _gaps(chosen: Iterable[RemoteFile], available: set[str]) -> Iterable[str]:
-    """One text for each set of shards of which `chosen` has some but not all."""
+    """One text for each set of shards of which `chosen` lacks some."""
     sets: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for file in chosen:
         if match := SHARD.fullmatch(file.path):

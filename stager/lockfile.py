@@ -1,7 +1,7 @@
 """The weights lock: the files of one repository at one commit with their sizes and SHA-256, committed beside a stack.
 
-A stack that names a lock stages exactly it, and a pull request that changes the model shows it file by file.
-Refuses a lock that is not one, with everything that is wrong with it at once.
+A stack that names a lock stages exactly its files, and a pull request that changes the model shows each file.
+Refuses an invalid lock, and reports all of its problems at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_SHOWN = 8  # problems of one lock
 
 
 def render_lock(listing: Listing) -> str:
-    """The text of a lock file, files in order of their paths; every file must have its SHA-256."""
+    """The text of a lock file, sorted by path; every file must have its SHA-256."""
     files = [
         {"path": file.path, "size": file.size, "sha256": file.sha256}
         for file in sorted(listing.files, key=lambda file: file.path)
@@ -37,12 +37,12 @@ def render_lock(listing: Listing) -> str:
 
 
 def read_lock(path: Path) -> Listing:
-    """The listing that the lock file at `path` holds; raises `StagerError` with all that is wrong with it."""
+    """The listing in the lock file at `path`; raises `StagerError` with all of its problems."""
     return parse_lock(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """The text of the lock file at `path`; raises `StagerError` where it cannot be read."""
+    """The text of the lock file at `path`; raises `StagerError` if the read fails."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_lock(text: str, name: str) -> Listing:
-    """The listing in the text of a lock; `name` says in messages where the text came from."""
+    """The listing in the text of a lock; messages call the text `name`."""
     try:
         lock = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -67,7 +67,7 @@ def parse_lock(text: str, name: str) -> Listing:
 
 
 def listing_of(manifest: Manifest) -> Listing:
-    """What was staged, as a listing from which the lock of the same weights can be made."""
+    """The staged files as a listing, to make a lock of the same weights."""
     files = tuple(RemoteFile(file.path, file.size, file.sha256) for file in manifest.files)
     return Listing(manifest.repository, manifest.revision, manifest.commit, files)
 

@@ -1,7 +1,7 @@
-"""Writes the completion manifest: the last act of staging, and the mark without which nothing is served.
+"""Writes the completion manifest: the last step of staging; without it, nothing is served.
 
-`stager.verify` reads it. What it lists is made durable first, and then checked as a server's pod checks it; so a run
-never ends well where the server would refuse.
+`stager.verify` reads it. Before it is written, its files are made durable and checked as a server's pod checks them;
+so a run succeeds only if the server accepts the files.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PROBLEMS_NAMED = 5
 
 
 def write_manifest(tree: Tree, listing: Listing, files: Sequence[Expected], sources: Sequence[str]) -> None:
-    """Record the finished `files` of `listing`, and which `sources` their bytes came from.
+    """Record the finished `files` of `listing`, and the `sources` of their bytes.
 
-    Raises `StagerError` when the tree is not as it must be, and `OSError` when it cannot be made durable.
+    Raises `StagerError` if the check of the tree fails, and `OSError` if it cannot be made durable.
     """
     make_durable(tree, [file.path for file in files])
     found, files = checked(tree, files)
@@ -34,7 +34,7 @@ def write_manifest(tree: Tree, listing: Listing, files: Sequence[Expected], sour
 
 
 def renew_manifest(tree: Tree, manifest: Manifest, files: Sequence[Expected]) -> None:
-    """Record `files` as they are now: their hashes are right, their times or inodes are others."""
+    """Record the new times and inodes of `files`, whose hashes are right."""
     make_durable(tree, [file.path for file in files])
     listing = Listing(manifest.repository, manifest.revision, manifest.commit, ())
     source = json.loads(tree.read(MANIFEST)).get("source", "already on the volume")
@@ -42,16 +42,16 @@ def renew_manifest(tree: Tree, manifest: Manifest, files: Sequence[Expected]) ->
 
 
 def withdraw_manifest(tree: Tree) -> None:
-    """Remove the manifest, so that no server starts on what is about to change."""
+    """Remove the manifest, so that no server starts while files change."""
     tree.unlink(MANIFEST)
 
 
 def checked(
     tree: Tree, files: Sequence[Expected], watch: Callable[[int], None] = ignore
 ) -> tuple[list[str], tuple[Expected, ...]]:
-    """What the check before serving finds wrong with `files`, and the files with the times that they have now.
+    """The problems that the check before serving finds in `files`, and the files with their present times.
 
-    `watch` is called with the number of bytes that were hashed since its last call.
+    `watch` gets the number of bytes hashed since its last call.
     """
     before = tuple(_as_it_is(tree, file) for file in files)
     found = tree_problems(tree.root, files, watch=watch)

@@ -1,9 +1,9 @@
-"""Fills an S3 mirror from a lock, so that the hub is asked once and every node reads the mirror.
+"""Fills an S3 mirror from a lock, so that only this run asks the hub, and every node reads the mirror.
 
-Parts are fetched and uploaded in parallel and never touch a disk; memory is bounded by two parts for each stream. Each
-part is sent with its SHA-256, each file is hashed whole before its upload is completed, and only then a note is
-written beside it. A run that was ended goes on with the parts that are there; a file that was put together from parts
-of two runs is read back and hashed, since its bytes did not all pass by here. Refuses a source whose bytes are wrong.
+Streams fetch and upload parts in parallel, without a disk; each holds at most two parts in memory. Each part is sent
+with its SHA-256. The mirror hashes each file whole before it completes the upload, and then writes a note beside the
+object. A new run continues with the parts of an earlier one. It reads a file with parts of two runs back and hashes
+it, since this process did not see all bytes. Refuses a source whose bytes are wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def mirror(
     progress: Progress,
     stop_event: threading.Event,
 ) -> None:
-    """Bring every file of `listing` to `target` (`s3://bucket/prefix`), verified; raises `StagerError`."""
+    """Copy every file of `listing` to `target` (`s3://bucket/prefix`), verified; raises `StagerError`."""
     require_names(source_names)
     require_mirror(target)
     reader = RangeReader(streams=streams, stall_seconds=stall_seconds)
@@ -95,7 +95,7 @@ class _Filling:
     stop_event: threading.Event
 
     def bring(self, file: RemoteFile) -> None:
-        """Make the mirror have `file`, verified; sends nothing when it has."""
+        """Copy `file` to the mirror, verified, unless it is there already."""
         etag = self._etag(file)
         if etag and self._noted(file) == _note(file, etag):
             self.progress.add_reused(file.size)
@@ -110,7 +110,7 @@ class _Filling:
         self.progress.say(f"{file.path}: {file.size:,} bytes, hash is right")
 
     def _send(self, file: RemoteFile) -> str:
-        """Fetch and send `file` until its hash is right, from the next source each time; returns its ETag."""
+        """Copy `file` until its hash is right, from the next source each time; returns its ETag."""
         problem = ""
         for skip in range(max(2, len(self.sources.sources))):
             etag, problem = self._send_small(file, skip) if file.size <= PART_BYTES else self._send_parts(file, skip)
@@ -165,7 +165,7 @@ class _Filling:
         return content_hash
 
     def _in_order(self, work: Callable[[Range], bytearray], parts: list[Range]) -> Iterator[bytearray]:
-        """The results of `work` in the order of `parts`, with as many under way as there are streams."""
+        """The results of `work` in the order of `parts`, with one part in progress for each stream."""
         under_way: deque[Future[bytearray]] = deque()
         for part in parts:
             under_way.append(self.pool.submit(work, part))
@@ -185,7 +185,7 @@ class _Filling:
         return content
 
     def _etag(self, file: RemoteFile) -> str | None:
-        """The ETag of the object where `file` belongs, if there is one of the right size."""
+        """The ETag of the object of `file`. None: missing, or of another size."""
         try:
             answer = self.client.head_object(Bucket=self.bucket, Key=self.key(file.path))
         except ClientError as error:
@@ -207,5 +207,5 @@ class _Filling:
 
 
 def _note(file: RemoteFile, etag: str) -> bytes:
-    """What is written beside a verified object: good for these very bytes only, since they decide the ETag."""
+    """The note beside a verified object; the ETag binds it to exactly these bytes."""
     return json.dumps({"sha256": file.sha256, "etag": etag}).encode()

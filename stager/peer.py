@@ -1,4 +1,4 @@
-"""Another stager of the fleet, as this one knows it: whether it is there, what it has, and how to read it."""
+"""Another stager of the fleet: whether it answers, which files it has, and how to read them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from stager.stage_request import Membership
 
 ANSWER_SECONDS = 5.0
 HEARD_SECONDS = 10.0
-"""What a node said counts for so long."""
+"""How long an answer of a node counts."""
 REST_SECONDS = 1.0
 MOST_FAILURES = 10
 NUMBER_BYTES = 12
-"""A file's number takes less in an answer; longer answers are not read."""
+"""The most that one number takes in an answer; longer answers are refused."""
 
 
 class Peer:
@@ -34,11 +34,11 @@ class Peer:
         self.place = place
         self.name, url = membership.members[place]
         self.done = False
-        """Whether it needs nothing more."""
+        """Whether it has all files."""
         self.banished = False
-        """Whether it gave wrong bytes, and is asked for nothing more."""
+        """Whether it gave wrong bytes; it is asked for no more."""
         self.in_use = 0
-        """How many streams read from it just now."""
+        """How many streams read from it now."""
         self.was_heard = False
         self._me = membership.place
         self._base = f"{url}/{identity}"
@@ -56,7 +56,7 @@ class Peer:
         self._lock = threading.Lock()
 
     def look(self) -> list[str]:
-        """Ask what it has and how it gets on; the paths that it has since the last time. No answer is one as well."""
+        """Poll its files and progress; returns the paths that are new. Empty as well: no answer."""
         try:
             status = self._ask()
             news = [self._paths[int(number)] for number in status["have"]]
@@ -65,7 +65,7 @@ class Peer:
             return []
         now = time.monotonic()
         with self._lock:
-            if run != self._run:  # another process, which has its files in another order
+            if run != self._run:  # a new process: its order of files differs
                 self._run, self._seen, news = run, 0, [] if self._seen else news
             self._seen += len(news)
             if news or progress != self._progress or not self.was_heard:
@@ -94,13 +94,13 @@ class Peer:
             response.release_conn()
 
     def excuse(self, seconds: float) -> None:
-        """For so long we got nowhere ourselves: what held us up may have held up this node, too."""
+        """Do not count `seconds` of missing progress: this node made none either."""
         with self._lock:
             self._moved_at = min(time.monotonic(), self._moved_at + seconds)
 
     @property
     def is_heard(self) -> bool:
-        """Whether it answered lately, and may be asked for files."""
+        """Whether it answered lately and may be asked for files."""
         return (
             self.was_heard
             and not self.banished
@@ -109,15 +109,15 @@ class Peer:
         )
 
     def is_lost(self, timeout_seconds: float) -> bool:
-        """Whether it was silent for so long."""
+        """Whether it gave no answer for so long."""
         return time.monotonic() - self._heard_at > timeout_seconds
 
     def is_gone(self, timeout_seconds: float) -> bool:
-        """Whether others are to fetch what it was to fetch: it was silent, or got nowhere, for so long."""
+        """Whether others take over its files: no answer or no progress for so long, or banished."""
         return self.banished or self.is_lost(timeout_seconds) or time.monotonic() - self._moved_at > timeout_seconds
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from `start` up to `end`; raises `SourceTrouble` whatever is wrong."""
+        """The bytes from `start` up to `end`; raises `SourceTrouble` for any failure."""
         with self._lock:
             self.in_use += 1
         try:
@@ -131,7 +131,7 @@ class Peer:
                 self.in_use -= 1
 
     def note_trouble(self) -> None:
-        """A read failed: for some seconds no file is asked for."""
+        """Ask for no file for some seconds: a read failed."""
         with self._lock:
             self._failures = min(self._failures + 1, MOST_FAILURES)
             self._rests_until = time.monotonic() + REST_SECONDS * self._failures

@@ -1,6 +1,6 @@
-"""Tells how far the run is: a bar on a terminal, in a pod a line every 10 s and one for each file.
+"""Reports progress: a bar on a terminal; in a pod, a line every 10 s and one for each file.
 
-Rates are MB/s (10^6 bytes) over the last half minute, so that a stalled source is seen as one.
+Rates are MB/s (10^6 bytes) over the last 30 s, so a stalled source shows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Progress:
         self.fetched = 0
         """Bytes that came from a source."""
         self.reused = 0
-        """Bytes that were on the volume and verified again."""
+        """Bytes found on the volume and verified again."""
 
     def __enter__(self) -> Progress:
         self._reporter.start()
@@ -48,24 +48,24 @@ class Progress:
         self._reporter.join()
 
     def add_fetched(self, count: int) -> None:
-        """`count` bytes more came from a source; negative when they turned out wrong."""
+        """Add `count` bytes from a source; negative if they proved wrong."""
         with self._lock:
             self.fetched += count
 
     def add_reused(self, count: int) -> None:
-        """`count` bytes more were found on the volume and are right; negative when they turned out wrong."""
+        """Add `count` verified bytes from the volume; negative if they proved wrong."""
         with self._lock:
             self.reused += count
 
     def say(self, text: str) -> None:
-        """One line of its own."""
+        """Print one line."""
         clear = "\r\033[K" if self._terminal else ""
         stamp = "" if self._terminal else time.strftime("%H:%M:%SZ ", time.gmtime())
         with self._lock:
             print(f"{clear}{stamp}{text}", file=self._output, flush=True)
 
     def summary(self, files: int) -> str:
-        """The last line of a run: what is there, how long it took, how fast, and how much was not fetched again."""
+        """The last line of a run: files, time, rate, and bytes that were not fetched again."""
         seconds = time.monotonic() - self._started
         share = self.reused / self.total if self.total else 1.0
         return (
@@ -76,7 +76,7 @@ class Progress:
     def _report(self) -> None:
         while not self._done.wait(BAR_SECONDS if self._terminal else LINE_SECONDS):
             if not self.total:
-                continue  # there is nothing to measure by, as in a wait for another stager
+                continue  # no total, as in a wait for another stager
             line = self._line()
             if self._terminal:
                 with self._lock:
@@ -110,7 +110,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as a person says it, such as `6 min 32 s`."""
+    """`seconds` as text, such as `6 min 32 s`."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,9 +1,8 @@
-"""Reads ranges of a file over HTTP, at the speed of the socket, and says exactly what was wrong when it cannot.
+"""Reads ranges of a file over HTTP, at the speed of the socket; errors name the exact fault.
 
-Bytes come by urllib3, which boto3 uses as well: measured here, it costs a third of the CPU time per byte of the
-client that huggingface_hub uses, whose pure Python protocol parser touches each byte several times. Anything that is
-not exactly the range asked for, of a file of the right length, is refused: a login page, a truncated body, another
-file.
+Uses urllib3, as boto3 does: measured here, it takes a third of the CPU time per byte of the client of huggingface_hub,
+whose pure Python parser touches each byte several times. Refuses every answer that is not exactly the requested range
+of a file of the right length: a login page, a truncated body, another file.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from stager.listing import RemoteFile
 from stager.watchdog import WATCHDOG, watch
 
 CHUNK_BYTES = 1024 * 1024
-# Pieces grow while they come quickly, so that whoever reads hears of a slow connection soon.
+# Pieces grow while they come quickly, so that a reader soon sees a slow connection.
 FIRST_PIECE_BYTES = 32 * 1024
 SLOW_SECONDS = 0.5
 CONNECT_SECONDS = 10
@@ -52,27 +51,27 @@ XML_CODE = re.compile(rb"<Code>(\w+)</Code>")
 
 @dataclass(frozen=True)
 class Address:
-    """Where a file lies for now: a URL, perhaps signed and soon stale, and the headers to send there."""
+    """The present URL of a file, which may be signed and expire, and the headers to send."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class AddressStale(Exception):
-    """The address no longer leads to the file; a fresh one may."""
+    """The address no longer leads to the file; a new one may."""
 
 
 def without_secrets(url: str) -> str:
-    """`url` without query, where signatures are, and without user and password."""
+    """`url` without query (signatures), user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 class RangeReader:
-    """A pool of connections for `streams` simultaneous reads, by way of the proxies that the environment names.
+    """A pool of connections for `streams` simultaneous reads, through the proxies that the environment names.
 
-    A read is given up when no byte came for `stall_seconds`, or so few that it is no better. One that is `inside` the
-    cluster uses no proxy and follows no redirect.
+    A read fails if no byte, or hardly any, comes for `stall_seconds`. `inside` the cluster, a read uses no proxy and
+    follows no redirect.
     """
 
     def __init__(self, *, streams: int, stall_seconds: float, inside: bool = False) -> None:
@@ -92,8 +91,8 @@ class RangeReader:
     def read(self, address: Address, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` up to `end` of `file`, in pieces of up to 1 MiB.
 
-        Raises `SourceTrouble` when it may go better in a moment, `AddressStale` when the address may be too old, and
-        `SourceRefusal` when what answers is not the file.
+        Raises `SourceTrouble` if a retry may help, `AddressStale` if the address may have expired, and `SourceRefusal`
+        if the answer is not the file.
         """
         response = self._get(address, {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"})
         used_up = False
@@ -172,7 +171,7 @@ class RangeReader:
 
 
 def _redirected(url: str, response: urllib3.BaseHTTPResponse) -> str:
-    """Where the answer leads; never from https to what others on the way can read and change."""
+    """The target of a redirect; refuses one from https to another scheme."""
     try:
         target = urljoin(url, response.headers.get("Location", ""))
         scheme = _origin(target)[0]
@@ -184,7 +183,7 @@ def _redirected(url: str, response: urllib3.BaseHTTPResponse) -> str:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """To whom a token belongs: scheme, host and port."""
+    """The origin that may get a token: scheme, host, port."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme)
 
@@ -248,16 +247,16 @@ def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> N
 
 
 def _first_of_body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """What comes of an error's page in one go; it only says more of what the status says already."""
+    """The first bytes of an error page; empty if the read fails, since the status is enough."""
     with contextlib.suppress(HTTPError, OSError):
         return response.read1(PAGE_BYTES)
     return b""
 
 
 def server_wait(headers: Mapping[str, str]) -> float | None:
-    """For how many seconds the server wants to be left alone, from `Retry-After` or the hub's `RateLimit`.
+    """The seconds that the server asks to wait, from `Retry-After` or the hub's `RateLimit`.
 
-    A `Retry-After` that is a date is taken relative to the server's own `Date`, so that our clock does not matter.
+    A date in `Retry-After` counts from the server's own `Date`, so the local clock does not matter.
     Formats: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after,
     https://huggingface.co/docs/hub/rate-limits.
     """
@@ -272,7 +271,7 @@ def server_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def _skew(response: urllib3.BaseHTTPResponse) -> str:
-    """A hint where a refusal may come from this machine's clock: signatures are good for minutes only."""
+    """A hint if this machine's clock may cause a refusal: signatures are valid for minutes only."""
     theirs = _date(response.headers.get("Date", ""))
     if response.status not in (401, 403) or theirs is None:
         return ""
@@ -285,7 +284,7 @@ def _skew(response: urllib3.BaseHTTPResponse) -> str:
 def _date(text: str) -> datetime.datetime | None:
     try:
         date = email.utils.parsedate_to_datetime(text)
-        # "-0000" stands for UTC without saying where it was written: https://www.rfc-editor.org/rfc/rfc5322#section-3.3
+        # "-0000" means UTC: https://www.rfc-editor.org/rfc/rfc5322#section-3.3
         return date.replace(tzinfo=date.tzinfo or datetime.UTC).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         return None

@@ -1,7 +1,7 @@
-"""An S3 bucket, on AWS or behind any endpoint, with credentials found the AWS way.
+"""An S3 bucket, on AWS or behind any endpoint, with credentials from boto3's usual chain.
 
-Bytes are read by `stager.ranges` from signed URLs, which are made here without asking anybody; so S3 is read exactly
-as fast, and checked exactly as strictly, as every other source. Environment: all that boto3 knows, among them
+`stager.ranges` reads the bytes from signed URLs, which are made here without a request; so S3 has the same speed and
+the same checks as every other source. Environment: all that boto3 knows, among them
 `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, and the role of the pod's service account or of the instance.
 """
 
@@ -22,7 +22,7 @@ SIGNATURE_SECONDS = 3600
 
 
 def s3_client(connections: int = 10) -> Any:
-    """A client that retries what is worth it, keeps `connections` open and signs as every S3 server understands."""
+    """A client that retries, keeps `connections` open, and signs in a way that every S3 server accepts."""
     config = Config(
         signature_version="s3v4",
         max_pool_connections=connections,
@@ -44,7 +44,7 @@ class Bucket:
         self._lock = threading.Lock()
 
     def locate(self, file: RemoteFile, key: str) -> Address:
-        """A URL under which `file` may be read as the object `key`, good for an hour."""
+        """A URL for the object `key`, which holds `file`; valid for an hour."""
         parameters = {"Bucket": self._name, "Key": key}
         try:
             with self._lock:

@@ -1,7 +1,7 @@
-"""Gives verified files to the other stagers of a fleet: ranges by sendfile, to bearers of the fleet's secret only.
+"""Serves verified files to the other stagers of a fleet: ranges by sendfile, to holders of the fleet's secret only.
 
-`GET /<listing>/status?since=N&node=I` says which files are here, `GET /<listing>/files/<number>` gives one. Numbers
-are places in the listing, so that no path comes from the network. What is not verified yet is answered 503.
+`GET /<listing>/status?since=N&node=I` lists the verified files, `GET /<listing>/files/<number>` returns one. Numbers
+are places in the listing, so no path comes from the network. A file that is not verified yet gives 503.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Open = Callable[[RemoteFile], int]
 
 
 class Shelf:
-    """The files that may be given away; shared by all connections.
+    """The files that may be served; shared by all connections.
 
     `open_file` returns a descriptor of a file below the staged directory and follows no links.
     """
@@ -38,12 +38,12 @@ class Shelf:
         self.files = files
         self.open_file = open_file
         self.progress: Callable[[], int] = lambda: 0
-        """Grows while this stager gets on."""
+        """Grows while this stager progresses."""
         self.done = False
-        """Whether this stager needs nothing any more."""
+        """Whether this stager has all files."""
         self._run = os.urandom(8).hex()
         self.told: set[int] = set()
-        """The places of the nodes that know that this stager is done."""
+        """The places of the nodes that know that `done` is set."""
         self._expected = f"Bearer {secret}".encode()
         self._numbers = {file.path: number for number, file in enumerate(files)}
         self._verified: list[int] = []
@@ -51,7 +51,7 @@ class Shelf:
         self._lock = threading.Lock()
 
     def add(self, file: RemoteFile) -> None:
-        """`file` lies under its own name, and its hash was right."""
+        """Serve `file`: it has its own name and the right hash."""
         with self._lock:
             number = self._numbers[file.path]
             if number not in self._known:
@@ -59,24 +59,24 @@ class Shelf:
                 self._verified.append(number)
 
     def admits(self, authorization: str) -> bool:
-        """Whether a request comes from somebody who knows the secret."""
+        """Whether a request carries the fleet's secret."""
         return hmac.compare_digest(self._expected, authorization.encode("latin-1", "replace"))
 
     def status(self, since: int, node: int) -> dict[str, object]:
-        """The numbers of the files that came to be verified after the first `since` of them, and how things go."""
+        """The numbers of the verified files after the first `since`, and this stager's progress."""
         with self._lock:
             if self.done:
                 self.told.add(node)
             return {"run": self._run, "have": self._verified[since:], "progress": self.progress(), "done": self.done}
 
     def has(self, number: int) -> bool:
-        """Whether file `number` may be given away."""
+        """Whether file `number` may be served."""
         with self._lock:
             return number in self._known
 
 
 class FileServer:
-    """Serves a shelf on `port` (0: any free one) of all addresses of this machine while its `with` block runs."""
+    """Serves a shelf on `port` (0: any free one) of all addresses of this machine in a `with` block."""
 
     def __init__(self, shelf: Shelf, port: int) -> None:
         handler = type("Handler", (_Handler,), {"shelf": shelf, "places": threading.Semaphore(MOST_CONNECTIONS)})
@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that broke is the other side's affair."""
+        """Ignore broken connections: the peer retries."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -176,4 +176,4 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin(status, 0, **({"Retry-After": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}))
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""

@@ -1,6 +1,6 @@
-"""One stager's part in a fleet: it gives what it verified, and takes from the others what they have.
+"""One stager's part in a fleet: it serves its verified files to the other nodes, and reads theirs.
 
-Opened before anything is fetched, closed when nobody needs it any more.
+Opened before the first fetch, closed when no node needs it any more.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stager.stage_request import Membership
 from stager.streams import MOST_STREAMS
 
 HELD_AT_ONCE = 16
-"""So many files all nodes together fetch from the source at once, so that the first are soon there for the others."""
+"""Files that all nodes together fetch from the sources at once; few, so that the first are soon complete."""
 LEAST_HELD_AT_ONCE = 2
 HELD_UP_SECONDS = 5.0
 WAIT_SECONDS = 0.1
 
 
 class Sharing:
-    """The server and the view of the others, while the `with` block runs.
+    """This node's file server and its view of the others, while the `with` block runs.
 
     `open_file` opens a file of the listing in the staged directory, following no links.
     """
@@ -78,18 +78,18 @@ class Sharing:
     def source_pool(
         self, sources: Sequence[Source], kept: set[str], *, say: Callable[[str], None], pause: Callable[[float], None]
     ) -> FleetSourcePool:
-        """The sources and the other nodes as one; `kept` are paths of which something is on the volume already."""
+        """The sources and the other nodes as one pool; the volume already has some bytes of the paths `kept`."""
         at_once = max(LEAST_HELD_AT_ONCE, HELD_AT_ONCE // self._members)
         return FleetSourcePool(sources, self.fleet, self._shelf, self._own, at_once, kept, say=say, pause=pause)
 
     def offer_all(self) -> None:
-        """Everything was staged and verified by an earlier run."""
+        """Serve all files: an earlier run verified them."""
         for file in self._listing.files:
             self._shelf.add(file)
         self._staged_before = True
 
     def linger(self) -> None:
-        """Give what the others still need; all is here and marked as complete."""
+        """Serve the others while they need files; this node is complete."""
         self._shelf.done = True
         self._progress.total = 0
         self.fleet.linger(self._shelf.told, for_late=not self._staged_before)
@@ -105,9 +105,9 @@ class Sharing:
 
 
 class FleetSourcePool(SourcePool):
-    """Gives each file from a node that has it, or from the sources where this node is to fetch it.
+    """Reads each file from a node that has it, or from the sources if this node is to fetch it.
 
-    `own` holds the paths that this node fetches from the sources just now, `at_once` many at most.
+    `own` holds the paths that this node fetches from the sources now, at most `at_once`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class FleetSourcePool(SourcePool):
         self._kept = kept
 
     def may_be_claimed(self, file: RemoteFile) -> bool:
-        """Whether a node has `file`, or this one is to fetch it and has few enough in the making."""
+        """Whether a node has `file`, or this one is to fetch it and fetches fewer than `at_once`."""
         if file.path in self._kept or self._fleet.holder(file):
             return True
         if len(self._own) >= self._at_once or not self._fleet.is_mine(file):
@@ -139,7 +139,7 @@ class FleetSourcePool(SourcePool):
         return True
 
     def read(self, file: RemoteFile, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
-        """The bytes from `start` up to `end`; waits where no node has them and another is to fetch them."""
+        """The bytes from `start` up to `end`; waits if another node is to fetch them and none has them."""
         while start < end:
             peer = self._fleet.holder(file)
             if peer is None:
@@ -160,13 +160,13 @@ class FleetSourcePool(SourcePool):
                 peer.note_trouble()
 
     def ended(self, file: RemoteFile, *, verified: bool) -> None:
-        """Give `file` to the others, if it is right."""
+        """Serve `file` to the others, if verified."""
         self._own.discard(file.path)
         if verified:
             self._shelf.add(file)
 
     def reject(self, file: RemoteFile) -> bool:
-        """Banish the nodes that gave bytes of `file`; without any, as for other supplies."""
+        """Banish the nodes that gave bytes of `file`; if none did, reject it as any source pool."""
         givers = [peer for peer in self._fleet.others if peer.name in self._origins[file.path]]
         if not givers:
             return super().reject(file)

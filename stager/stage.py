@@ -1,7 +1,7 @@
 """Stages one repository at one revision into one directory: list, check room, fetch, verify, mark as complete.
 
-Done already, it sees the manifest and ends at once, without the network. Refuses a revision that is no full commit
-unless that is allowed, foreign files in the directory, and everything that the modules it uses refuse.
+If the manifest shows a complete directory, ends at once, without the network. Refuses a revision that is not a full
+commit (unless allowed), foreign files in the directory, and all that its modules refuse.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def stage(request: StageRequest, progress: Progress, stop_event: threading.Event) -> None:
-    """Bring the directory to completion; raises `StagerError`. `stop_event` is set when the process is told to stop."""
+    """Complete the directory; raises `StagerError`. A signal to stop sets `stop_event`."""
     require_names(request.sources)
     if request.native_xet and request.sources[0] != HUB:
         raise WrongUsage(f"--native-xet with --source {request.sources[0]} first: expected {HUB} to be asked first")
@@ -81,7 +81,7 @@ def _may_only_be_read(request: StageRequest) -> bool:
 
 
 def _is_staged(request: StageRequest, locked: Listing | None, progress: Progress, stop_event: threading.Event) -> bool:
-    """Whether all is there; says so. Nobody holds the lease: the directory may be removed at this very moment."""
+    """Whether all is staged; says so. Without the lease: prune may remove the directory meanwhile."""
     tree = Tree(request.directory)
     try:
         manifest = _manifest_of(request, locked)
@@ -99,7 +99,7 @@ def _is_staged(request: StageRequest, locked: Listing | None, progress: Progress
 def _sharing(
     request: StageRequest, locked: Listing | None, progress: Progress, stop_event: threading.Event
 ) -> AbstractContextManager[Sharing | None]:
-    """This stager's part in its fleet, if it belongs to one."""
+    """This stager's part in its fleet. None: no fleet."""
     if request.fleet is None or locked is None:
         return nullcontext()
     from stager.sharing import Sharing  # only here, for the time that it takes to import
@@ -120,7 +120,7 @@ def _stage_alone(
     progress: Progress,
     stop_event: threading.Event,
 ) -> None:
-    """What only the holder of the lease may do; another stager may have done it while we waited."""
+    """Stage as the holder of the lease, unless another stager did it during the wait."""
     tree = lease.tree
     try:
         manifest = _manifest_of(request, locked)
@@ -144,7 +144,7 @@ def _stage_alone(
 
 
 def _manifest_of(request: StageRequest, locked: Listing | None) -> Manifest:
-    """The manifest; raises `Unverified` when there is none, or it is not of what was ordered."""
+    """The manifest; raises `Unverified` if there is none, or it is of other weights."""
     manifest = read_manifest(request.directory)
     found = identity_problems(request.directory, manifest, request.repository, request.revision)
     if locked and not found and _contents(manifest) != {file.path: file.sha256 for file in locked.files}:
@@ -157,7 +157,7 @@ def _manifest_of(request: StageRequest, locked: Listing | None) -> Manifest:
 def _checked(
     tree: Tree, files: Sequence[Expected], progress: Progress, stop_event: threading.Event
 ) -> tuple[list[str], tuple[Expected, ...]]:
-    """What is wrong with the tree, and its files as they are now; says how far it is where that takes long."""
+    """The problems of the tree, and its files as they are now; reports progress if it takes long."""
     hashed = 0
 
     def watch(count: int) -> None:
@@ -174,7 +174,7 @@ def _checked(
 
 
 def _locked_listing(request: StageRequest) -> Listing | None:
-    """The files that the lock names, if there is one; refuses a lock of other weights, and an unpinned revision."""
+    """The files of the lock. None: no lock. Refuses a lock of other weights, and an unpinned revision."""
     if request.lock is None:
         if not request.allow_unpinned and not FULL_COMMIT.fullmatch(request.revision):
             raise StagerError(
@@ -204,9 +204,9 @@ def _contents(manifest: Manifest) -> dict[str, str | None]:
 
 
 def _hub_listing(request: StageRequest, tree: Tree, progress: Progress, stop_event: threading.Event) -> Listing:
-    """The hub's own file list, of which those that the order wants."""
+    """The requested files of the hub's file list."""
     require_usable_environment()
-    from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
+    from stager.hub import listing_from_hub  # slow to import, and fails at a wrong endpoint
 
     revision = request.revision if FULL_COMMIT.fullmatch(request.revision) else _commit_begun(tree) or request.revision
     found = listing_from_hub(request.repository, revision, retries=JOB_RETRIES, say=progress.say, stop_event=stop_event)
@@ -215,7 +215,7 @@ def _hub_listing(request: StageRequest, tree: Tree, progress: Progress, stop_eve
 
 
 def _commit_begun(tree: Tree) -> str | None:
-    """The commit at which an earlier run began; a branch that moved meanwhile must not mix two."""
+    """The commit of an earlier run: a branch that moved since must not mix two commits."""
     try:
         noted = tree.read(COMMIT_NOTE).decode(errors="replace").strip()
     except FileNotFoundError:
@@ -242,7 +242,7 @@ def _transfer(
     progress: Progress,
     stop_event: threading.Event,
 ) -> None:
-    """Fetch and verify what the volume has not yet, and mark the directory as complete."""
+    """Fetch and verify the files that the volume lacks, and write the manifest."""
     progress.say(
         f"staging {listing.repository} at {listing.commit}: {len(listing.files)} files, {listing.total_bytes:,} bytes"
     )

@@ -1,8 +1,8 @@
-"""How many connections a transfer uses at once: few at first, more while they bring more, never more than fit.
+"""How many connections a transfer uses at once: few at first, more while the rate grows, within the memory.
 
-A connection over a long line carries 10 to 100 MB/s whatever the line can do, so that only their number fills it. On
-a short line or a slow machine more of them cost processor time and bring nothing. So the number doubles while the
-rate grows, goes back to where the rate was best, and is tried again now and then, since a line changes.
+One connection over a long line carries 10 to 100 MB/s, so only several fill the line. On a short line or a slow
+machine, more connections cost CPU time and gain nothing. So the number doubles while the rate grows, then returns to
+the number with the best rate. Trials with more follow now and then, since a line changes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 FIRST_STREAMS = 8
 MOST_STREAMS = 256
-"""Of any kind: what a person may ask for."""
+"""The highest fixed number."""
 MOST_FOUND_STREAMS = 128
-"""How far the number grows by itself: 12.8 GB/s at 100 MB/s a connection."""
+"""The highest number found: 12.8 GB/s at 100 MB/s a connection."""
 MEMORY_SHARE = 8
-"""One part in so many of the memory may hold what streams have in their hands."""
+"""Streams may use this fraction of the memory: one in 8."""
 STREAM_BYTES = 2 * 1024 * 1024
 
 TICK_SECONDS = 0.3
@@ -24,7 +24,7 @@ GROWTH = 1.15
 TICKS_WITHOUT_GROWTH = 3
 FIRST_TRIAL_TICKS = 10
 MOST_TRIAL_TICKS = 160
-"""A trial comes soon after the growth, since a busy machine looks like a full line, and then ever more rarely."""
+"""The first trial comes soon, since a busy machine looks like a full line; later ones are rarer."""
 TRIAL_TICKS = 5
 WORTH = 1.05
 
@@ -36,7 +36,7 @@ _MEMORY = Path("/proc/meminfo")
 class StreamCount:
     """Finds the number of streams that a line rewards; `allowed` is the number at this moment.
 
-    `tick` is to be called every `TICK_SECONDS`. With `fixed` streams, it is that number for good.
+    Call `tick` every `TICK_SECONDS`. `fixed`: always that number.
     """
 
     def __init__(self, *, fixed: int | None = None, most: int | None = None) -> None:
@@ -50,7 +50,7 @@ class StreamCount:
         self._rates: list[float] = []
 
     def tick(self, bytes_per_second: float, *, all_busy: bool) -> None:
-        """Take the rate since the last call; it says nothing unless all allowed streams were at work."""
+        """Take the rate since the last call; it counts only if all allowed streams were busy."""
         if not all_busy or not bytes_per_second:
             self._rates.clear()
         elif self._growing:
@@ -68,7 +68,7 @@ class StreamCount:
             self.allowed, self._growing = self._best, False
 
     def _try_more(self, rate: float) -> None:
-        """Once in a while, for some ticks, twice as many; they stay if they were worth it."""
+        """Now and then, allow twice as many for some ticks; keep them if the rate grows."""
         self._rates.append(rate)
         if self.allowed > self._best:
             if len(self._rates) < 2 * TRIAL_TICKS:
@@ -86,12 +86,12 @@ class StreamCount:
 
 
 def streams_in_memory(memory: int) -> int:
-    """How many streams fit into their share of so many bytes of memory; one at least."""
+    """How many streams fit into their share of `memory` bytes; at least 1."""
     return max(1, memory // MEMORY_SHARE // STREAM_BYTES)
 
 
 def memory_bytes() -> int:
-    """The memory of this machine, or what the container may use of it."""
+    """The memory of this machine or, if lower, the container's limit, in bytes."""
     bounds = [int(_MEMORY.read_text().split("MemTotal:", 1)[1].split()[0]) * 1024]
     for limit in _LIMITS:
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"

@@ -1,8 +1,8 @@
-"""One staged directory, held open, in which no link is ever followed and nothing changes without the lease.
+"""One staged directory, held open: follows no link, and changes nothing without the lease.
 
-Every path is walked from the directory itself, one component at a time, each opened with `O_NOFOLLOW`. So a link that
-somebody planted leads nowhere, whatever moment it was planted in: what would be read, written, renamed or removed is
-refused instead. Every change asks for the lease right before it is made.
+Opens every path from the directory itself, one component at a time, each with `O_NOFOLLOW`. So a planted link leads
+nowhere, at any moment: a read, write, rename or removal through it is refused. Every change checks the lease right
+before it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from stager.volume import DIRECTORY_MODE, FILE_MODE, volume_error
 
 
 def _needs_no_lease() -> None:
-    """For what is only read, and for the lease itself."""
+    """For reads, and for the lease itself."""
 
 
 class Tree:
     """The directory at `directory`; `require` raises when this process may not write there.
 
     Paths are relative, with `/` between their components. All but `__init__` raise `OSError` with the whole path;
-    `ELOOP` stands for a symbolic link. It is closed when nobody holds it any more.
+    `ELOOP` means a symbolic link. The descriptor closes with the last reference.
     """
 
     def __init__(self, directory: Path, require: Callable[[], None] = _needs_no_lease) -> None:
@@ -47,26 +47,26 @@ class Tree:
             os.close(self.root)
 
     def is_at(self, path: Path) -> bool:
-        """Whether this directory is what lies at `path`, and was not moved away."""
+        """Whether this directory is still at `path`."""
         try:
             return os.path.samestat(path.lstat(), os.fstat(self.root))
         except OSError:
             return False
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of the file at `path`; asks for the lease where `flags` allow to write."""
+        """A descriptor of the file at `path`; checks the lease if `flags` allow writes."""
         with self._naming(path), self._parent(path) as (folder, name):
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
                 self.require()
             return open_below(folder, name, flags, FILE_MODE)
 
     def read(self, path: str) -> bytes:
-        """What the file at `path` holds."""
+        """The content of the file at `path`."""
         with os.fdopen(self.open(path), "rb") as file:
             return file.read()
 
     def status(self, path: str) -> os.stat_result | None:
-        """What lies at `path`, a link as itself; None: nothing."""
+        """The status of `path`, links not followed. None: missing."""
         try:
             with self._naming(path), self._parent(path) as (folder, name):
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -74,7 +74,7 @@ class Tree:
             return None
 
     def names(self, path: str) -> list[str]:
-        """The names in the folder at `path`, sorted; none where it is missing."""
+        """The sorted names in the folder at `path`. Empty as well: no folder."""
         try:
             with self._naming(path), folder_below(self.root, path) as folder:
                 return sorted(os.listdir(folder))  # noqa: PTH208 - it is open, and has no path
@@ -82,7 +82,7 @@ class Tree:
             return []
 
     def make_folder(self, path: str) -> None:
-        """Make the folder at `path` and those above it where they are missing, readable for other users."""
+        """Make the folder at `path` and missing ones above it, readable for other users."""
         parts = path.split("/") if path else []
         for depth in range(1, len(parts) + 1):
             way = "/".join(parts[:depth])
@@ -96,7 +96,7 @@ class Tree:
                     raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.EEXIST, "no folder")
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Cut what is open as `descriptor` to `size` bytes."""
+        """Cut the open file `descriptor` to `size` bytes."""
         self.require()
         os.ftruncate(descriptor, size)
 
@@ -107,7 +107,7 @@ class Tree:
             os.unlink(name, dir_fd=folder)
 
     def rename(self, old: str, new: str) -> None:
-        """Give what is at `old` the path `new`, in place of a file that is there."""
+        """Rename `old` to `new`; replaces a file there."""
         with (
             self._naming(new),
             self._parent(old) as (from_folder, from_name),
@@ -117,7 +117,7 @@ class Tree:
             os.rename(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 
     def link(self, path: str, new: str) -> None:
-        """Give the file at `path` the further name `new`, which nobody else may have."""
+        """Make `new` a hard link to the file at `path`; fails if `new` exists."""
         with (
             self._naming(new),
             self._parent(path) as (from_folder, from_name),
@@ -127,12 +127,12 @@ class Tree:
             os.link(from_name, to_name, src_dir_fd=from_folder, dst_dir_fd=to_folder, follow_symlinks=False)
 
     def is_same(self, path: str, other: str) -> bool:
-        """Whether two names lead to the same file."""
+        """Whether two paths are the same file."""
         one, two = self.status(path), self.status(other)
         return one is not None and two is not None and os.path.samestat(one, two)
 
     def remove_folder(self, path: str) -> None:
-        """Remove the folder at `path` and all that is in it, if there is one; a link is removed as itself."""
+        """Remove the folder at `path` with its content, if there is one; follows no link."""
         found = self.status(path)
         if found is None:
             return
@@ -146,7 +146,7 @@ class Tree:
             os.rmdir(name, dir_fd=folder)
 
     def replace(self, path: str, text: str) -> None:
-        """Write `text` to `path` so that at any moment, a power failure included, it is there wholly or not at all."""
+        """Write `text` to `path` atomically, also against a power failure."""
         fresh = path + ".new"
         self.unlink(fresh)
         with os.fdopen(self.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as file:
@@ -157,20 +157,20 @@ class Tree:
         self.sync_folder(path.rpartition("/")[0])
 
     def sync_folder(self, path: str) -> None:
-        """Make the names in the folder at `path` survive a power failure; "" is the directory itself."""
+        """Sync the names in the folder at `path` to the disk; "" is the directory itself."""
         with self._naming(path), folder_below(self.root, path) as folder:
             os.fsync(folder)
 
     @contextlib.contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder in which `path` lies, open, and its name there."""
+        """The open folder that holds `path`, and the name there."""
         folders, _, name = path.rpartition("/")
         with folder_below(self.root, folders) as folder:
             yield folder, name
 
     @contextlib.contextmanager
     def _naming(self, path: str) -> Iterator[None]:
-        """Errors name the path as a person knows it, or the link on the way to it."""
+        """Make errors name the whole path, or the link on the way."""
         try:
             yield
         except LinkInTheWay as error:
