@@ -1,7 +1,7 @@
 """The stager's subcommands: `python -m stager stage | lock | mirror | verify | prune`.
 
-Whatever fails ends with one clear line, an exit status that is not 0, and in a pod the same line as the termination
-message, so that `pulumi up` shows it.
+A failure ends with one clear line and a nonzero exit status. In a pod, the line is also the termination message, so
+`pulumi up` shows it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from stager.stage_request import StageRequest
 from stager.stopping import unless_stopped
 from stager.volume import volume_error
 
-# A subcommand imports itself what needs more than the standard library: `prune` and `verify` run without requirements.
+# Subcommands import third-party modules themselves: `prune` and `verify` run without requirements.
 
 READABLE_FOR_ALL = 0o022
 USAGE_STATUS = 2
 UNANSWERED_STATUS = os.EX_TEMPFAIL
 STOPPED_STATUS = 128 + signal.SIGTERM
 GRACE_SECONDS = 1.6
-"""After a signal, for giving back the lease; then the process ends, whatever it waits for."""
+"""The time to release the lease after a signal; then the process ends in any case."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,4 +155,4 @@ if __name__ == "__main__":
     status = main()
     sys.stderr.flush()
     sys.stdout.flush()
-    os._exit(status)  # a stream that still waits for its server must not hold up the end
+    os._exit(status)  # a stream that waits for its server must not delay the exit

@@ -1,8 +1,8 @@
-"""What is known to be right of a file in the making: the SHA-256 of its prefixes, appended as the hash moves on.
+"""The verified prefixes of an incomplete file: their SHA-256, appended as the hash advances.
 
-A run that was killed leaves them; the next one hashes the file again, from the disk, and keeps it up to the last
-prefix that agrees. So kept bytes are verified before anything is built on them, and nothing depends on the order in
-which a volume writes back. Checkpoints of other content (a branch that moved) are ignored.
+A killed run leaves them. The next run hashes the file again, from the disk, and keeps it up to the last prefix that
+agrees. So kept bytes are always verified, in whatever order the volume writes back. Checkpoints of other content (a
+branch that moved) are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stager.tree import Tree
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The first `offset` bytes hash to `sha256`."""
+    """`sha256` is the hash of the first `offset` bytes."""
 
     offset: int
     sha256: str
@@ -32,7 +32,7 @@ class Checkpoints:
         self._identity = f"{file.size} {file.expected_hash} {file.path}"
 
     def read(self) -> list[Checkpoint]:
-        """What an earlier run knew, in order; ends at the first line that was not written wholly."""
+        """The checkpoints of earlier runs, in order, up to the first incomplete line."""
         try:
             lines = self._tree.read(self._path).decode(errors="replace").splitlines()
         except FileNotFoundError:
@@ -48,12 +48,12 @@ class Checkpoints:
         return marks
 
     def restart(self, marks: list[Checkpoint]) -> None:
-        """Forget all but `marks`."""
+        """Keep only `marks`."""
         self._tree.unlink(self._path)
         self._write("".join(f"{line}\n" for line in (self._identity, *map(_render, marks))))
 
     def append(self, mark: Checkpoint) -> None:
-        """Add one more; a single write, so that a kill leaves the line or no more than a torn one."""
+        """Add one, in a single write: a kill leaves one incomplete line at most."""
         self._write(f"{_render(mark)}\n")
 
     def _write(self, text: str) -> None:
@@ -64,7 +64,7 @@ class Checkpoints:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Forget all of them: the file is complete, or what they say cannot be relied upon."""
+        """Remove all: the file is complete, or they are not reliable."""
         self._tree.unlink(self._path)
 
 

@@ -1,4 +1,4 @@
-"""What may be said on the stager's command line."""
+"""The arguments of the stager's command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Subcommands = argparse._SubParsersAction
 
 
 def parser() -> argparse.ArgumentParser:
-    """A parser for all subcommands; the chosen one is in `subcommand`. `verify` reads its own arguments."""
+    """A parser for all subcommands; sets `subcommand`. `verify` parses its own arguments."""
     whole = argparse.ArgumentParser(prog="stager", description="Bring verified weights onto a volume.")
     subcommands = whole.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
     for add in (_add_stage, _add_lock, _add_mirror, _add_prune):
@@ -186,7 +186,7 @@ def _peer(text: str) -> tuple[str, str]:
 
 
 def membership(options: argparse.Namespace) -> Membership | None:
-    """The fleet that the options of `stage` and the environment name, if they name one; raises `WrongUsage`."""
+    """The fleet in the options of `stage` and the environment. None: no fleet. Raises `WrongUsage`."""
     names = [name for name, _ in options.peers]
     if not names and options.node is None:
         return None

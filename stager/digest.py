@@ -1,4 +1,4 @@
-"""The name of a staged directory, `<mount>/<digest>/`: what the weights are, in so many hexadecimal digits."""
+"""The name of a staged directory, `<mount>/<digest>/`: 16 hexadecimal digits for the weights."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the environment says about the network: the hub's address and token, proxies, certificate authorities.
 
-All of it is judged before the first request, since a mistake in it would look like a server that fails in passing.
-Refuses everything that no client could use, all at once; neither a token nor a password is ever printed.
+Checks all of it before the first request, since a mistake would look like a transient error of a server. Refuses all
+unusable variables at once; never prints a token or password.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKEN = re.compile(r"[!-~]+")
 
 
 def require_usable_environment() -> None:
-    """Raise `StagerError` with every variable that no client could use."""
+    """Raise `StagerError` with every unusable variable."""
     faults = [*_endpoint_faults(), *_proxy_faults(), *_authority_faults(), *_token_faults()]
     if faults:
         raise StagerError("; ".join(faults))
@@ -34,13 +34,13 @@ def hub_endpoint() -> str:
 
 
 def proxies() -> dict[str, str]:
-    """The proxies that the environment names, by the scheme of what they are for; `host:port` is one over HTTP."""
+    """The proxies in the environment, by the scheme they serve; `host:port` means HTTP."""
     named = urllib.request.getproxies()
     return {scheme: _with_scheme(named[scheme]) for scheme in ("http", "https") if named.get(scheme)}
 
 
 def trusted_authorities() -> ssl.SSLContext:
-    """The system's certificate authorities, and those that `AWS_CA_BUNDLE` adds for a private S3 server."""
+    """The system's certificate authorities, and those in `AWS_CA_BUNDLE` for a private S3 server."""
     context = ssl.create_default_context()
     if bundle := os.environ.get("AWS_CA_BUNDLE"):
         context.load_verify_locations(bundle)

@@ -1,28 +1,28 @@
-"""What can go wrong while staging, by who can do something about it: the person, the server in a moment, or nobody."""
+"""The errors of staging, by the remedy: a person acts, a retry helps, or nothing does."""
 
 from __future__ import annotations
 
 
 class StagerError(Exception):
-    """The run ends; the text is one line for the person who reads the log or `pulumi up`."""
+    """Ends the run; the text is one line for the log and `pulumi up`."""
 
 
 class WrongUsage(StagerError):
-    """The command line itself says nothing that could be done."""
+    """The command line is not valid."""
 
 
 class Stopped(StagerError):
-    """The run was told to end (SIGTERM); what is on the volume is kept and the next run goes on from it."""
+    """A signal (SIGTERM) ended the run; the next run continues from the volume."""
 
 
 class Unanswered(StagerError):
-    """The run ends because a server did not answer, or not in time; a later one may go better."""
+    """Ends the run: a server did not answer in time; a later run may succeed."""
 
 
 class SourceTrouble(Exception):
-    """A source failed in passing and may be asked again.
+    """A transient error of a source; a retry may help.
 
-    `wait` is the number of seconds for which the server itself asked to be left alone, if it did.
+    `wait`: seconds that the server asks to wait. None: not stated.
     """
 
     def __init__(self, text: str, wait: float | None = None) -> None:
@@ -31,4 +31,4 @@ class SourceTrouble(Exception):
 
 
 class SourceRefusal(Exception):
-    """A source does not have this file, or not as expected; asking again would not help."""
+    """A source lacks this file, or has another one; a retry does not help."""

@@ -1,7 +1,7 @@
-"""Makes a weights lock: from the hub's file list at one commit, or from what was staged already.
+"""Makes a weights lock: from the hub's file list at one commit, or from a staged directory.
 
-The hub has no SHA-256 for small files outside of large-file storage. They are read, checked by their git blob id,
-and their SHA-256 is computed here, so that a lock has one for every file.
+The hub has no SHA-256 for small files outside of large-file storage. The stager reads them, checks their git blob id
+and computes their SHA-256, so a lock has one for every file.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from stager.volume import make_directory, replace_file, volume_error
 STREAMS = 8
 STALL_SECONDS = 30.0
 LOCKS = Path("weights")
-"""Where locks lie unless told otherwise, beside the stack files."""
+"""The default folder of locks, beside the stack files."""
 AT_A_TERMINAL = RetryPolicy(waits=(0.3, 1, 3))
-"""Somebody waits for a lock, and can ask for it again."""
+"""Short: a person waits, and can run it again."""
 
 
 def lock_from_hub(
     repository: str, revision: str, include: Sequence[str], progress: Progress, stop_event: threading.Event
 ) -> Listing:
-    """The files of `repository` at `revision` that match `include`, every one with its SHA-256."""
+    """The files of `repository` at `revision` that match `include`, each with its SHA-256."""
     require_usable_environment()
-    from stager.hub import listing_from_hub  # only here, since it takes long to import, and fails at a wrong endpoint
+    from stager.hub import listing_from_hub  # slow to import, and fails at a wrong endpoint
 
     pause = pause_until(stop_event)
     listing = select(
@@ -54,7 +54,7 @@ def lock_from_hub(
 
 
 def lock_from_manifest(directory: Path) -> Listing:
-    """What was staged and verified in `directory`."""
+    """The files staged and verified in `directory`."""
     try:
         return listing_of(read_manifest(directory))
     except Unverified as verdict:
@@ -62,7 +62,7 @@ def lock_from_manifest(directory: Path) -> Listing:
 
 
 def require_place(path: Path) -> None:
-    """Refuse a place where no lock can be written, before anything is asked for; only `LOCKS` is made."""
+    """Refuse a path where no lock can be written, before any request; creates only `LOCKS`."""
     if path.is_dir():
         raise StagerError(f"--output {path}: is a directory, expected a file")
     if path.parent != LOCKS and not path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""One multipart upload to S3 that survives its process: parts already there are found again and not sent twice."""
+"""One multipart upload to S3 that survives its process: a new run sends only the missing parts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Range:
 
 
 def ranges(file: RemoteFile) -> list[Range]:
-    """The parts of `file`: of 16 MiB, or larger where S3's limit of 10,000 parts asks for it."""
+    """The parts of `file`: of 16 MiB, or larger if S3's limit of 10,000 parts requires it."""
     length = max(PART_BYTES, math.ceil(file.size / MAX_PARTS))
     starts = range(0, file.size, length)
     return [Range(number, start, min(start + length, file.size)) for number, start in enumerate(starts, 1)]
 
 
 class MultipartUpload:
-    """The upload of `file` to `key`: the one that an earlier run began, or a new one."""
+    """The upload of `file` to `key`: an earlier run's, or a new one."""
 
     def __init__(self, client: Any, bucket: str, key: str, file: RemoteFile) -> None:
         self._client = client
@@ -40,7 +40,7 @@ class MultipartUpload:
         self._upload_id = self._begun_earlier()
         self._parts = self._sent_earlier(file) if self._upload_id else {}
         self.resumed = bool(self._parts)
-        """Whether some parts came from another run, so that their bytes were not seen by this one."""
+        """Whether parts came from another run, which this one did not hash."""
         if self._upload_id is None:
             self._upload_id = client.create_multipart_upload(**self._object, ChecksumAlgorithm="SHA256")["UploadId"]
 
@@ -49,7 +49,7 @@ class MultipartUpload:
         return part.number in self._parts
 
     def send(self, part: Range, content: Buffer) -> None:
-        """Send one part, which the server checks by its SHA-256; may be called by many threads."""
+        """Send one part; the server checks its SHA-256. Thread-safe."""
         checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
         answer = self._client.upload_part(
             **self._object,
@@ -61,7 +61,7 @@ class MultipartUpload:
         self._parts[part.number] = {"PartNumber": part.number, "ETag": answer["ETag"], "ChecksumSHA256": checksum}
 
     def complete(self) -> str:
-        """Make the object of the parts; returns its ETag."""
+        """Join the parts to the object; returns its ETag."""
         parts = [self._parts[number] for number in sorted(self._parts)]
         answer = self._client.complete_multipart_upload(
             **self._object, UploadId=self._upload_id, MultipartUpload={"Parts": parts}
@@ -69,7 +69,7 @@ class MultipartUpload:
         return str(answer["ETag"])
 
     def abort(self) -> None:
-        """Throw all parts away."""
+        """Delete all parts."""
         self._client.abort_multipart_upload(**self._object, UploadId=self._upload_id)
 
     def _begun_earlier(self) -> str | None:

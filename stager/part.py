@@ -1,9 +1,9 @@
-"""One file in the making, written by several streams at once, hashed in order as it grows.
+"""One incomplete file, written by several streams at once, and hashed in order as it grows.
 
-SHA-256 can only be computed in order. A stream whose bytes are next in order hashes them from memory as it writes
-them. Bytes that other streams wrote ahead are read back from the page cache when it is their turn. Streams run at most
-two blocks each ahead of the hash, which bounds what a kill can cost. The file gets its name once its hash is right and
-its bytes are on the disk. What this run did not write is hashed from the disk.
+SHA-256 needs the bytes in order. A stream whose bytes are next hashes them from memory as it writes them. Bytes that
+other streams wrote ahead are read back from the page cache in their turn. Each stream stays within two blocks ahead of
+the hash, which limits the loss after a kill. The file gets its name once its hash is right and its bytes are on the
+disk. Bytes of earlier runs are hashed from the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READ_BYTES = 1024 * 1024
 
 
 class Part:
-    """The making of `file` in `tree`; one thread opens and finishes it, any number write to it."""
+    """The incomplete `file` in `tree`; one thread opens and finishes it, any number write to it."""
 
     def __init__(self, tree: Tree, parts: Parts, file: RemoteFile) -> None:
         self.file = file
@@ -47,25 +47,25 @@ class Part:
 
     @property
     def path(self) -> Path:
-        """Where the file will be."""
+        """The final path of the file."""
         return self._tree.directory / self.file.path
 
     @property
     def hashed(self) -> int:
-        """How many bytes, from the start, are written and hashed."""
+        """The length of the written and hashed prefix, in bytes."""
         return self._hashed
 
     @property
     def bytes_on_disk(self) -> int:
-        """What the volume already gave to this file, in bytes; a file in the making may have holes."""
+        """The space of this file on the volume, in bytes; an incomplete file may have holes."""
         if status := self._tree.status(self.file.path):
             return min(status.st_blocks * 512, self.file.size)
         return self._parts.bytes_on_disk(self.file)
 
     def is_complete(self, watch: Callable[[int], None]) -> bool:
-        """Whether the file is there under its own name with the right content; if it is wrong, it is removed.
+        """Whether the file has its own name and the right content; removes a wrong one.
 
-        `watch` is called with the number of bytes hashed since the last call, and may raise to end it.
+        `watch` gets the number of bytes hashed since its last call, and may raise to end the check.
         """
         try:
             descriptor = self._tree.open(self.file.path)
@@ -84,7 +84,7 @@ class Part:
         return False
 
     def open(self, watch: Callable[[int], None]) -> None:
-        """Open for writing; what an earlier run left is hashed again and kept as far as it is right."""
+        """Open for writing; hashes the bytes of an earlier run and keeps the right prefix."""
         with self._may_write():
             self._tree.make_folder(self.file.path.rpartition("/")[0])
             self._parts.take_over(self.file, watch)
@@ -107,7 +107,7 @@ class Part:
         return kept
 
     def _sync(self, sync: Callable[[int], None], descriptor: int) -> None:
-        """Bring what was written to the disk; a failure is told only once, so nothing is built on these bytes then."""
+        """Sync to the disk; the kernel reports a failure only once, so these bytes are then not trusted."""
         try:
             sync(descriptor)
         except OSError:
@@ -117,9 +117,9 @@ class Part:
         self._tree.require()
 
     def write(self, offset: int, content: Buffer) -> None:
-        """Write `content` at `offset`, and hash whatever is next in order, unless another stream is at it.
+        """Write `content` at `offset`, and hash the bytes next in order, unless another stream does.
 
-        Raises `Stopped` after `stop_writing`, and `StagerError` when the lease is lost.
+        Raises `Stopped` after `stop_writing`, and `StagerError` if the lease is lost.
         """
         with self._may_write():
             end = self._write_all(memoryview(content), offset)
@@ -143,7 +143,7 @@ class Part:
         self._catch_up()
 
     def stop_writing(self) -> bool:
-        """Let no further write begin; False while one is still under way, which nothing can call back."""
+        """Allow no further write. False: one is still running and cannot be interrupted."""
         with self._lock:
             self._stopped = True
             return not self._writing
@@ -161,7 +161,7 @@ class Part:
                 self._writing -= 1
 
     def _catch_up(self) -> None:
-        """Hash from the page cache what other streams wrote next in order, until there is no more."""
+        """Hash the bytes next in order that other streams wrote, from the page cache."""
         while True:
             with self._lock:
                 end = self._written.get(self._hashed)
@@ -179,18 +179,18 @@ class Part:
             self._checkpoints.append(Checkpoint(end, self._hash.sha256))
 
     def problem(self) -> str | None:
-        """How the content differs from what is expected; to be asked when all is hashed."""
+        """How the content differs from the expected one; valid once all is hashed."""
         return self._hash.problem()
 
     def restart(self) -> None:
-        """Throw away all bytes, to fetch them again."""
+        """Drop all bytes, to fetch them again."""
         with self._may_write():
             self._tree.truncate(self._descriptor, 0)
             self._checkpoints.restart([])
         self._hash, self._hashed, self._written = ContentHash(self.file), 0, {}
 
     def flush(self) -> None:
-        """Have written to the disk what came so far, so that finishing takes a moment and not a minute."""
+        """Sync the bytes so far, so that `finish` takes a moment and not a minute."""
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -201,7 +201,7 @@ class Part:
             os.close(twin)
 
     def finish(self) -> None:
-        """Give the file its name: its bytes are on the disk, the name is so before the manifest."""
+        """Sync the bytes and give the file its name; the name is synced before the manifest."""
         self._sync(os.fsync, self._descriptor)
         self._tree.rename(self._parts.path(self.file), self.file.path)
         self._status = os.fstat(self._descriptor)
@@ -209,7 +209,7 @@ class Part:
         self._checkpoints.remove()
 
     def close(self) -> None:
-        """Let go of the file; what was written stays for the next run."""
+        """Close the file; its bytes stay for the next run."""
         with self._lock:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -217,7 +217,7 @@ class Part:
 
     @property
     def finished(self) -> Expected:
-        """The finished file as it was when its bytes had the right hash."""
+        """The finished file as it was when its hash was right."""
         if self._status is None:
             raise ValueError(f"{self.file.path} is not finished")
         status = self._status
@@ -226,7 +226,7 @@ class Part:
 
 
 def _hash_range(descriptor: int, content_hash: ContentHash, start: int, end: int, watch: Callable[[int], None]) -> bool:
-    """Feed the bytes from `start` to `end` of a file; False when it ends before."""
+    """Hash the bytes from `start` to `end` of a file. False: the file is shorter."""
     while start < end:
         chunk = os.pread(descriptor, min(READ_BYTES, end - start), start)
         if not chunk:

@@ -1,9 +1,9 @@
-"""Where files in the making lie: `.heavylift/parts/<number>/`, one folder for each holder of the lease.
+"""The place of incomplete files: `.heavylift/parts/<number>/`, one folder for each holder of the lease.
 
-A holder that was frozen may have its files still open when another one goes on, and nothing can take them from it. So
-a successor writes to files of its own. It takes the folder of a predecessor that said it was done as it is, and copies
-what any other left; on a volume that shares blocks between copies (XFS, Btrfs) that costs nothing. Where there is no
-room for a copy, what was left is given up and fetched again.
+A frozen holder may still have its files open after another one takes over, and can write to them. So a successor
+writes to files of its own. It takes over the folder of a predecessor that released the lease, and copies the files of
+any other; on a volume that shares blocks between copies (XFS, Btrfs) that costs nothing. Without room for a copy, the
+file is fetched again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stager.volume import RESERVED_BYTES, free_bytes
 PARTS = f"{OWN_DIRECTORY}/parts"
 NOTES_SUFFIX = ".checkpoints"
 COPY_BYTES = 64 * 1024 * 1024
-# Of earlier stagers, which made a file beside the others.
+# Earlier stagers kept incomplete files beside the others.
 OLD_CHECKPOINTS = f"{OWN_DIRECTORY}/checkpoints"
 
 
@@ -36,7 +36,7 @@ class Parts:
         self._others: list[str] = []
 
     def prepare(self, given_back: int | None) -> None:
-        """Make the folder; `given_back` is the number of the predecessor, if that one said that it was done."""
+        """Make the folder; `given_back`: the previous holder's number, if it released the lease."""
         tree = self._tree
         tree.make_folder(PARTS)
         if given_back is not None:
@@ -47,23 +47,23 @@ class Parts:
         self._others = [f"{PARTS}/{other}" for other in others]
 
     def path(self, file: RemoteFile) -> str:
-        """Where `file` is made."""
+        """The path of the incomplete `file`."""
         return f"{self._folder}/{_name(file)}"
 
     def notes(self, file: RemoteFile) -> str:
-        """Where the checkpoints of `file` lie."""
+        """The path of its checkpoints."""
         return self.path(file) + NOTES_SUFFIX
 
     def bytes_on_disk(self, file: RemoteFile) -> int:
-        """What the volume already gave to `file` in the making, in bytes; there may be holes."""
+        """The space of the incomplete `file` on the volume, in bytes; it may have holes."""
         places = (f"{folder}/{_name(file)}" for folder in (self._folder, *self._others))
         found = [self._tree.status(place) for place in (*places, file.path + OLD_PART_SUFFIX)]
         return max((min(status.st_blocks * 512, file.size) for status in found if status), default=0)
 
     def take_over(self, file: RemoteFile, watch: Callable[[int], None]) -> None:
-        """Make `path` hold what another holder left of `file`, if there is anything, and nobody else write to it.
+        """Move or copy to `path` the bytes that another holder left of `file`, so that only this process writes there.
 
-        `watch` is called again and again with 0, and may raise to end it.
+        `watch` is called repeatedly with 0, and may raise to end it.
         """
         if (mine := self._tree.status(self.path(file))) and mine.st_nlink > 1:
             self._tree.unlink(self.path(file))
@@ -91,7 +91,7 @@ class Parts:
             self._tree.unlink(old)
 
     def _copy(self, source: str, target: str, watch: Callable[[int], None]) -> None:
-        """Copy a file as it is on the disk; a copy for which there is no room is left out."""
+        """Copy a file as it is on the disk, unless there is no room."""
         try:
             theirs = self._tree.open(source)
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Parts:
             os.close(theirs)
 
     def clear(self, files: Iterable[RemoteFile]) -> None:
-        """Remove all that was in the making, of whatever holder: all `files` are complete."""
+        """Remove the incomplete files of all holders: all `files` are complete."""
         self._tree.remove_folder(PARTS)
         self._tree.remove_folder(OLD_CHECKPOINTS)
         for file in files:
@@ -125,7 +125,7 @@ def _name(file: RemoteFile) -> str:
 
 
 def _copy_content(source: int, target: int, size: int, watch: Callable[[int], None]) -> None:
-    """Copy inside the kernel, where it can."""
+    """Copy inside the kernel if it can."""
     copied = 0
     while copied < size:
         watch(0)

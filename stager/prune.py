@@ -29,13 +29,13 @@ from stager.users import marked_ns, unmark, users
 from stager.verify import MANIFEST, OWN_DIRECTORY, LinkInTheWay, Unverified, read_manifest
 from stager.volume import volume_error
 
-# A directory is renamed in one step, and emptied afterwards.
+# A directory is renamed in one step, and then emptied.
 TRASH = re.compile(rf"{DIGEST.pattern}\.removed\.[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """What to keep: those `in_use` and the `keep_newest` complete ones, of all directories or of one `user`'s."""
+    """What to keep: directories `in_use` and the `keep_newest` complete ones, of all or of one `user`'s."""
 
     mount: Path
     keep_newest: int
@@ -47,7 +47,7 @@ class Pruning:
 
 @dataclass(frozen=True)
 class Staged:
-    """A directory on the mount; `completed_ns` is 0 where staging never ended, `marked_ns` where no user is named."""
+    """A directory on the mount. 0 in `completed_ns`: never completed; in `marked_ns`: no user named."""
 
     path: Path
     what: str
@@ -60,7 +60,7 @@ class Staged:
 
 
 def prune(pruning: Pruning, *, say: Callable[[str], None], stop_event: threading.Event) -> list[Path]:
-    """Remove what is not to be kept; returns what was (or would be) removed. Raises `StagerError`."""
+    """Remove all other directories; returns the removed ones (dry run: to be removed). Raises `StagerError`."""
     wrong = [digest for digest in pruning.in_use if not DIGEST.fullmatch(digest)]
     if wrong:
         raise WrongUsage(f"--in-use {', '.join(wrong)}: expected the 16 hexadecimal digits of a directory's name")
@@ -71,7 +71,7 @@ def prune(pruning: Pruning, *, say: Callable[[str], None], stop_event: threading
 
 
 def _removed(pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> Iterator[Path]:
-    """Remove one after the other."""
+    """Remove the directories one by one."""
     staged = _candidates(pruning)
     if not staged:
         say(f"{pruning.mount}: no weights are staged here{f' for {pruning.user}' if pruning.user else ''}")
@@ -86,13 +86,13 @@ def _removed(pruning: Pruning, say: Callable[[str], None], stop_event: threading
 
 
 def _staged_directories(mount: Path) -> list[Staged]:
-    """What lies on the mount, newest first and unfinished last."""
+    """The staged directories, newest first and incomplete last."""
     ours = [path for path in _named(mount, DIGEST) if _is_ours(path)]
     return sorted((_describe(path) for path in ours), key=lambda entry: -entry.completed_ns)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a directory with the stager's own folder in it, neither of them a link."""
+    """Whether `path` is a directory with the stager's own folder in it, neither of them a link."""
     with contextlib.suppress(FileNotFoundError):
         own = Tree(path).status(OWN_DIRECTORY) if path.is_dir() and not path.is_symlink() else None
         return own is not None and stat.S_ISDIR(own.st_mode)
@@ -100,7 +100,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _candidates(pruning: Pruning) -> list[Staged]:
-    """The directories to choose from, those to be kept first."""
+    """The candidates, in the order in which they are kept."""
     staged = _staged_directories(pruning.mount)
     if pruning.user is None:
         return staged
@@ -117,7 +117,7 @@ def _named(mount: Path, pattern: re.Pattern[str]) -> list[Path]:
 
 
 def _describe(path: Path) -> Staged:
-    """What a directory is; a disk that fails ends the run, since it makes no directory worthless."""
+    """The state of a directory; a disk error ends the run, since it does not prove a directory bad."""
     try:
         Tree(path).read(MANIFEST)
         manifest = read_manifest(path)
@@ -130,7 +130,7 @@ def _describe(path: Path) -> Staged:
 
 
 def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> bool:
-    """Remove a directory, or only the user's mark where others have theirs; True when it is (or would be) removed."""
+    """Remove a directory, or only the user's mark if other users have one. True: removed (dry run: to be removed)."""
     if pruning.dry_run:
         others = _other_users(entry, pruning)
         say(f"would keep {entry}, no longer for {pruning.user}" if others else f"would remove {entry}")
@@ -150,7 +150,7 @@ def _let_go(entry: Staged, pruning: Pruning, say: Callable[[str], None], stop_ev
 
 
 def _other_users(entry: Staged, pruning: Pruning) -> list[str]:
-    """Who else marked a directory; by hand marks are only shown, and keep nothing."""
+    """The other users of a directory; without `--user`, marks keep nothing."""
     return [user for user in _users(entry.path) if user != pruning.user] if pruning.user else []
 
 
@@ -162,14 +162,14 @@ def _users(path: Path) -> list[str]:
 
 
 def _is_staged_anew(entry: Staged, user: str) -> bool:
-    """Whether it was staged while we waited for the lease: after a rollback it may be what is served."""
+    """Whether it was staged during the wait for the lease: after a rollback, servers may use it."""
     tree = Tree(entry.path)
     when = marked_ns(tree, user)
     return tree.status(MANIFEST) is not None if when is None else when != entry.marked_ns
 
 
 def _empty_trash(pruning: Pruning, say: Callable[[str], None], stop_event: threading.Event) -> None:
-    """Free the room of what was removed, now or by a run that was ended."""
+    """Empty the trash of this and earlier runs."""
     for trash in [] if pruning.dry_run else _named(pruning.mount, TRASH):
         unless_stopped(stop_event, functools.partial(shutil.rmtree, trash, ignore_errors=True))
         if trash.exists():

@@ -14,10 +14,10 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds to wait after the first, second, … failure in a row, and how long a failed source is left alone.
+    """Seconds to wait after the first, second, … failure in a row, and how long a failed source rests.
 
-    If there is another source, this happens after `failures_with_choice` failures. A wait that the server asks for
-    counts instead, up to `longest_wait`.
+    If there is another source, it rests after `failures_with_choice` failures. A wait that the server asks for
+    replaces these, up to `longest_wait`.
     """
 
     waits: tuple[float, ...] = (0.3, 1, 3, 8, 20, 30)
@@ -26,14 +26,14 @@ class RetryPolicy:
     longest_wait: float = 600.0
 
     def wait_after(self, failures: int, trouble: SourceTrouble) -> float:
-        """Seconds to wait after this many failures in a row; varied, so that streams do not come back as one."""
+        """Seconds to wait after this many failures in a row; varied, so that streams do not return at once."""
         if trouble.wait is not None:
             return min(trouble.wait, self.longest_wait)
         return self.waits[failures - 1] * random.uniform(0.8, 1.2)  # noqa: S311 - no secret is made of it
 
 
 JOB_RETRIES = RetryPolicy()
-"""For a Job, where nobody waits."""
+"""For a Job."""
 
 
 def ask_with_retries(

@@ -1,7 +1,7 @@
-"""Where the bytes may come from, in the order that the stack lists: the hub, an S3 mirror, a web server, a share.
+"""The sources of bytes, in the order of the stack: the hub, an S3 mirror, a web server, a share.
 
-A source is named by one text (see `source_name.py`). Unless it says otherwise with `{repository}`, `{commit}` and
-`{path}`, a file lies at `<source>/<repository>/<commit>/<path>`.
+One text names a source (see `source_name.py`). A file is at `<source>/<repository>/<commit>/<path>`, unless the text
+contains `{repository}`, `{commit}` and `{path}`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stager.listing import Listing, RemoteFile
 from stager.ranges import CHUNK_BYTES, Address, AddressStale, RangeReader, without_secrets
 from stager.source_name import HUB
 
-# One that was kept, and two fresh ones: a signed URL can expire, or be superseded, on its way back here.
+# A cached one and two new ones: a signed URL can expire, or be replaced, before use.
 ADDRESSES_TRIED = 3
 DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
 
 
 class Source(Protocol):
-    """Gives ranges of the files of one listing; `name` is how people know it."""
+    """Reads ranges of the files of one listing; messages use `name`."""
 
     name: str
 
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 def sources(names: Sequence[str], listing: Listing, reader: RangeReader) -> list[Source]:
-    """The sources that `names` stand for, in their order, for the files of `listing`."""
+    """The sources named `names`, in their order, for the files of `listing`."""
     return [_source(name, listing, reader) for name in names]
 
 
@@ -79,7 +79,7 @@ def object_key(name: str, listing: Listing) -> Callable[[str], str]:
 
 
 class WebSource:
-    """Files behind HTTP; `locate` finds the present address of a file, which is kept until it goes stale."""
+    """Files over HTTP; `locate` finds the address of a file, which is cached until it expires."""
 
     def __init__(self, name: str, locate: Callable[[RemoteFile], Address], reader: RangeReader) -> None:
         self.name = name
@@ -88,7 +88,7 @@ class WebSource:
         self._addresses: dict[str, Address] = {}
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
-        """The bytes from `start` up to `end`; an address that went stale is looked up afresh."""
+        """The bytes from `start` up to `end`; looks up an expired address again."""
         reason = ""
         for _ in range(ADDRESSES_TRIED):
             address = self._addresses.get(file.path) or self._locate(file)

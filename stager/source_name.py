@@ -1,7 +1,7 @@
-"""How sources are named: `hub`, `s3://bucket/prefix`, `https://host/path`, `/directory` or `file:///directory`.
+"""The names of sources: `hub`, `s3://bucket/prefix`, `https://host/path`, `/directory` or `file:///directory`.
 
-Needs nothing but the standard library, so that a command line is judged before a client is imported. Refuses any
-other text, all of them at once.
+Needs only the standard library, so that a command line is checked before a client is imported. Refuses all other
+texts at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def require_mirror(name: str) -> None:
 
 
 def shown(address: str) -> str:
-    """A text in quotes, without the user and password that it may hold though it is no address."""
+    """A text in quotes, without user and password, even if it is not a valid address."""
     return repr(_CREDENTIALS.sub(r"\1", address, count=1))
 
 
@@ -53,7 +53,7 @@ def _is_bucket(name: str) -> bool:
 
 
 def _parts(text: str) -> SplitResult | None:
-    """The parts of a URL, or None where it is none: a space in it, or a host or port that cannot be one."""
+    """The parts of a URL. None: not valid (a space, or an impossible host or port)."""
     if " " in text or not text.isprintable():
         return None
     try:

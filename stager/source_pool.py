@@ -1,8 +1,8 @@
-"""Reads a range of a file from the first source that has it: retries, waits, and goes on with the next source.
+"""Reads a range of a file from the first source that has it: retries, waits, and goes on to the next source.
 
-After a transient error it waits longer each time, or as long as the server asks, which then holds for all streams. A
-source that keeps failing is left alone for a minute while others are used. A source that refuses a file is not asked
-for that file again. Refuses when no source is left.
+After transient errors it waits longer each time, or as long as the server asks; then all streams wait. A source that
+keeps failing rests for a minute while others are used. A source that refuses a file is not asked for that file again.
+Fails if no source is left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Unobtainable(Exception):
 class SourcePool:
     """The sources of one run, shared by all streams.
 
-    `pause` waits the given seconds, or raises when the run is to end; `say` tells a person about changes of source.
+    `pause` waits the given seconds, or raises if the run is to end; `say` reports changes of source.
     """
 
     def __init__(
@@ -48,11 +48,10 @@ class SourcePool:
         self._rejections: dict[str, int] = defaultdict(int)
 
     def read(self, file: RemoteFile, start: int, end: int, *, skip: int = 0) -> Iterator[bytes]:
-        """The bytes from `start` up to `end`, from the first source that gives them; `skip` puts the first ones last.
+        """The bytes from `start` up to `end`, from the first source that gives them.
 
-        So does each time that the file was rejected.
-
-        Raises `Unobtainable` when all refuse the file and `Unanswered` when those that do not are out of order.
+        The first `skip` sources move to the end, and one more for each rejection of the file.
+        Raises `Unobtainable` if all refuse the file, and `Unanswered` if the others keep failing.
         """
         failures = 0
         while start < end:
@@ -68,7 +67,7 @@ class SourcePool:
             except StagerError:
                 raise
             except Exception as error:
-                # Whatever a source raises or sends is its own fault: it must not end a run that has others to ask.
+                # No error of one source may end a run that has other sources.
                 trouble = error if isinstance(error, SourceTrouble) else SourceTrouble(_described(error))
                 failures = self._note_trouble(file, source, trouble, failures + 1)
 
@@ -89,13 +88,13 @@ class SourcePool:
         """`file` lies under its own name with the right hash, or cannot be had."""
 
     def reject(self, file: RemoteFile) -> bool:
-        """Note that the bytes of `file` were wrong; whether it is worth fetching again, from another source first."""
+        """Note that the bytes of `file` were wrong. True: fetch it again, from another source first."""
         self.forget_origins(file)
         self._rejections[file.path] += 1
         return self._rejections[file.path] < max(2, len(self.sources))
 
     def forget_origins(self, file: RemoteFile) -> None:
-        """The bytes of `file` that came so far were thrown away."""
+        """Forget the origins: the bytes of `file` were dropped."""
         self._origins.pop(file.path, None)
 
     def _choose(self, file: RemoteFile, skip: int) -> Source:
@@ -106,7 +105,7 @@ class SourcePool:
             willing = [source for source in order if source.name not in refused]
             awake = self._awake(willing)
             if awake:
-                now = time.monotonic()  # the first that is open, or the one that is so soonest
+                now = time.monotonic()  # the first usable one, or the one that rests least
                 return min(awake, key=lambda source: max(now, self._closed_until.get(source.name, 0.0)))
             if not willing:
                 raise Unobtainable("; ".join(f"{name}: {reason}" for name, reason in refused.items()))
@@ -117,7 +116,7 @@ class SourcePool:
         return [source for source in sources if self._resting.get(source.name, (0.0, ""))[0] <= now]
 
     def _has_choice(self, file: RemoteFile, source: Source) -> bool:
-        """Whether `file` can be asked for elsewhere just now."""
+        """Whether another source may give `file` now."""
         with self._lock:
             others = [other for other in self.sources if other.name not in self._refusals[file.path]]
             return any(other is not source for other in self._awake(others))
@@ -130,7 +129,7 @@ class SourcePool:
             self._say(f"{source.name} refuses: {refusal}; trying the next source")
 
     def _note_trouble(self, file: RemoteFile, source: Source, trouble: SourceTrouble, failures: int) -> int:
-        """Wait as is due, or let the source rest; returns the failures in a row that still count."""
+        """Wait, or let the source rest; returns the failures in a row that still count."""
         retries = self._retries
         if failures > (retries.failures_with_choice if self._has_choice(file, source) else len(retries.waits)):
             text = f"{source.name}: {trouble} ({failures} times in a row)"

@@ -1,4 +1,4 @@
-"""The stop event: set by a signal, by the first fatal error, or when all is done."""
+"""The stop event: set by a signal, the first fatal error, or the end of the work."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def pause_until(stop_event: threading.Event) -> Callable[[float], None]:
 def unless_stopped(
     stop_event: threading.Event, work: Callable[[], Answer], seconds: float | None = None, *, grace_seconds: float = 0
 ) -> Answer:
-    """What `work` returns or raises; raises `Stopped` when `stop_event` is set, whatever `work` waits for.
+    """Returns or raises as `work` does; raises `Stopped` once `stop_event` is set, even if `work` hangs.
 
-    `work` runs in a thread of its own. After `stop_event` it has `grace_seconds` to end; then the thread is left alone.
+    `work` runs in its own thread. After `stop_event` it has `grace_seconds` to end; then the thread is abandoned.
     Raises `TimeoutError` after `seconds`.
     """
     ended: queue.SimpleQueue[tuple[Answer | None, BaseException | None]] = queue.SimpleQueue()
@@ -39,7 +39,7 @@ def unless_stopped(
     def run() -> None:
         try:
             ended.put((work(), None))
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
+        except BaseException as error:  # raised again in the waiting thread
             ended.put((None, error))
 
     threading.Thread(target=run, name="work", daemon=True).start()

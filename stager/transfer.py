@@ -1,10 +1,10 @@
-"""Fetches many files at once, in blocks, by as many streams as the line rewards, and hashes them while they come.
+"""Fetches many files at once, in blocks, with streams while the rate grows, and hashes them as they arrive.
 
 Each stream takes a file of its own, so that its bytes arrive in order and are hashed from memory. When fewer files
 than streams are left, streams share a file. Each stream holds 1 MiB, so memory does not depend on file sizes. A file
 with a wrong hash is fetched again from the next source; if it is wrong again, it is reported and the other files go
-on. A connection that is far slower than the others is replaced. A fault of the volume, a lost lease or a signal ends
-all streams.
+on. A connection that is far slower than the others is replaced. A volume error, a lost lease or a signal ends all
+streams.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ IDLE_SECONDS = 0.2
 FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
 STRAGGLER_RATIO = 20
-# Less than this says nothing about a connection's speed.
+# Fewer bytes do not show a connection's speed.
 RATED_BYTES = LEAST_BLOCK_BYTES
 
 
 class Transfer:
     """One run over the files of `parts`, by as many streams as `streams` allows at any moment.
 
-    `require_lease` raises when this process may no longer write. `stop_event` is set, by a signal or here, when all
-    streams are to end.
+    `require_lease` raises if this process may no longer write. A signal or this class sets `stop_event` to end all
+    streams.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class Transfer:
 
     @property
     def missing_bytes(self) -> int:
-        """What the volume has still to hold before all files are there, in bytes."""
+        """The bytes that the volume lacks until all files are there."""
         return sum(job.file.size - job.part.bytes_on_disk for job in self._jobs.all)
 
     def stop_writing(self) -> bool:
-        """Let no stream begin another write; False while one is still in a write, which nothing can call back."""
+        """Allow no further write. False: a stream is still in one, which cannot be interrupted."""
         still_writing = [job for job in self._jobs.all if not job.part.stop_writing()]
         return not still_writing
 
     def run(self) -> list[Part]:
-        """Fetch and verify everything; raises `StagerError` with every file that could not be had."""
+        """Fetch and verify all files; raises `StagerError` with every file that failed."""
         threading.Thread(target=self._flush, name="flush", daemon=True).start()
         self._run_streams()
         deadline = time.monotonic() + GRACE_SECONDS
@@ -91,7 +91,7 @@ class Transfer:
         return [job.part for job in self._jobs.all]
 
     def _run_streams(self) -> None:
-        """Keep as many streams at work as are allowed, until all files have ended or the run is to end."""
+        """Run as many streams as allowed, until all files or the run have ended."""
         seen, looked = self._progress.fetched, time.monotonic()
         while not self._jobs.all_ended and not self._stop_event.is_set():
             self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -121,7 +121,7 @@ class Transfer:
                         self._busy -= 1
 
     def _flush(self) -> None:
-        """Keep the disk busy while bytes come; else all streams would wait for it together when their files end."""
+        """Sync while bytes arrive; else all streams would wait for the disk at the end of their files."""
         with self._ending_the_run_on_error():
             while not (self._stop_event.wait(FLUSH_SECONDS) or self._jobs.all_ended):
                 with self._changed:
@@ -135,14 +135,14 @@ class Transfer:
             yield
         except Stopped:
             return
-        except Exception as error:  # whatever it is, all streams must end and the run must say it
+        except Exception as error:  # any error must end all streams and be reported
             self._error = self._error or error
             self._stop_event.set()
             with self._changed:
                 self._changed.notify_all()
 
     def _next_work(self) -> Callable[[], None] | None:
-        """What this stream does next: begin a file or fetch a block. None: all is done, or streams are too many."""
+        """The next work of this stream: begin a file or fetch a block. None: all done, or too many streams."""
         with self._changed:
             while not (self._stop_event.is_set() or self._jobs.all_ended or self._busy >= self._streams.allowed):
                 if (work := self._claim()) is not None:
@@ -170,7 +170,7 @@ class Transfer:
             raise volume_error(error, Path(error.filename or job.part.path)) from None
 
     def _begin(self, job: Job) -> None:
-        """Take over what is on the volume of this file, verified; then let its blocks be fetched."""
+        """Verify and keep the bytes on the volume; then let streams fetch the rest."""
         seen = 0
 
         def watch(count: int) -> None:
@@ -207,7 +207,7 @@ class Transfer:
             self._finish(job)
 
     def _fetch_until_slow(self, job: Job, start: int, end: int) -> int:
-        """Fetch from `start` over one connection; returns how far it came: to `end`, or to where it was given up."""
+        """Fetch from `start` over one connection; returns the end: `end`, or earlier if it was too slow."""
         began, position = time.monotonic(), start
         for chunk in self._source_pool.read(job.file, start, end):
             self._check()
@@ -225,11 +225,11 @@ class Transfer:
         return position
 
     def _is_straggler(self, bytes_per_second: float) -> bool:
-        """Whether a connection is far slower than the best one so far; one of them can hold up the whole run."""
+        """Whether a connection is far slower than the best so far; one such can delay the whole run."""
         return bytes_per_second < self._best_rate / STRAGGLER_RATIO
 
     def _finish(self, job: Job) -> None:
-        """All bytes of the file are written and hashed, or it failed; no other stream is at it."""
+        """End a file: all bytes are written and hashed, or it failed. No other stream uses it."""
         if job.state is State.FAILED:
             job.part.close()
             return

@@ -1,8 +1,8 @@
-"""Whose a staged directory is: one mark for each stack that staged it, in `.heavylift/users/`.
+"""The users of a staged directory: one mark for each stack that staged it, in `.heavylift/users/`.
 
-A mark is an empty file named after its user, NAMESPACE/STACK. Its modification time, by the volume's own clock, is
-when that stack's staging last ended well, so that what a rollback serves again is the newest. Marks are set and taken
-away by the holder of the directory's lease only. Limit: the same name in two clusters that share a volume is one user.
+A mark is an empty file named after its user, NAMESPACE/STACK. Its modification time, by the volume's own clock, is the
+stack's last successful staging; so after a rollback, the directory served again is the newest. Only the holder of the
+lease sets and removes marks. Limit: one name in two clusters that share a volume is one user.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ USER = re.compile(r"[A-Za-z0-9][\w.-]{0,99}/[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
 
 def mark(tree: Tree, user: str) -> None:
-    """Note that `user` needs the directory, as of now."""
+    """Mark the directory as used by `user`, as of now."""
     tree.make_folder(MARKS)
     descriptor = tree.open(_mark(user), os.O_WRONLY | os.O_CREAT)
     try:
@@ -29,7 +29,7 @@ def mark(tree: Tree, user: str) -> None:
 
 
 def unmark(tree: Tree, user: str) -> None:
-    """Note that `user` needs the directory no longer."""
+    """Remove the mark of `user`."""
     tree.unlink(_mark(user))
 
 
@@ -40,7 +40,7 @@ def marked_ns(tree: Tree, user: str) -> int | None:
 
 
 def users(tree: Tree) -> list[str]:
-    """All who marked the directory, sorted."""
+    """All users of the directory, sorted."""
     names = map(unquote, tree.names(MARKS))
     return sorted(name for name in names if USER.fullmatch(name))
 

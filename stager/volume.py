@@ -1,6 +1,6 @@
-"""The volume under the weights: is there room, and what its errors mean to a person.
+"""The volume of the weights: free space, and clear messages for its errors.
 
-Kubernetes does not enforce the size of `local` and `host-path` volumes, so the check of free space is the real guard.
+Kubernetes does not enforce the size of `local` and `host-path` volumes, so this check of free space is the only guard.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stager.errors import StagerError
 
-# For the manifest, checkpoints, directories and the file system's own growth.
+# For the manifest, checkpoints, directories and file system metadata.
 RESERVED_BYTES = 64 * 1024 * 1024
 DIRECTORY_MODE = 0o755
 FILE_MODE = 0o644
@@ -41,7 +41,7 @@ def volume_error(error: OSError, path: Path) -> StagerError:
 
 
 def make_directory(path: Path) -> None:
-    """Make `path` and its parents where they are missing, for good, readable for a server that runs as another user."""
+    """Make `path` and missing parents, synced to the disk and readable for a server of another user."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _has_no_inodes(path: Path) -> bool:
-    """Whether the volume has bytes left, but no room for a further file; some count no files at all."""
+    """Whether the volume has free bytes, but no free inode; some volumes count no inodes."""
     place = next((folder for folder in path.parents if folder.exists()), None)
     if place is None:
         return False
@@ -69,7 +69,7 @@ def _has_no_inodes(path: Path) -> bool:
 
 
 def require_space(directory: Path, missing_bytes: int) -> None:
-    """Refuse to begin when the `missing_bytes` do not fit on the volume of `directory`."""
+    """Raise `StagerError` if `missing_bytes` do not fit on the volume of `directory`."""
     if not missing_bytes:
         return
     free = free_bytes(directory)
@@ -82,13 +82,13 @@ def require_space(directory: Path, missing_bytes: int) -> None:
 
 
 def free_bytes(directory: Path | int) -> int:
-    """What an unprivileged program may still write on the volume of `directory`, a path or open, in bytes."""
+    """The bytes that an unprivileged program may still write on the volume of `directory` (path or descriptor)."""
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write `content` to `path` so that it is there wholly or not at all."""
+    """Write `content` to `path` atomically."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(content, encoding="utf-8")
     fresh.replace(path)

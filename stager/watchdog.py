@@ -1,7 +1,7 @@
-"""Ends what waits too long for somebody else, from outside: a socket's own timeout begins anew with every byte.
+"""Ends slow reads from outside: a socket's own timeout restarts with every byte.
 
-So a server that sends one byte now and then would hold a stream for as long as it likes. Everything that is read in
-one go is therefore read within a limit, after which its socket is shut down.
+So a server that sends one byte now and then would hold a stream forever. Each read that has to end as a whole has a
+time limit, after which its socket is shut down.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.25
 
 
 class Watchdog:
-    """Calls what it was given when its time is over; one thread for all, which rests while there is nothing to do."""
+    """Calls a function when its time limit is over; one thread for all, idle if there is nothing to do."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -29,7 +29,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def within(self, seconds: float, hang_up: Callable[[], object]) -> Iterator[None]:
-        """Call `hang_up` if the block takes longer than `seconds`; what it reads from then fails."""
+        """Call `hang_up` if the block takes longer than `seconds`; its read then fails."""
         key = object()
         with self._changed:
             self._watched[key] = (time.monotonic() + seconds, hang_up)
@@ -52,7 +52,7 @@ class Watchdog:
                 for key, _ in late:
                     del self._watched[key]
             for _, hang_up in late:
-                with contextlib.suppress(Exception):  # what was watched may have ended meanwhile
+                with contextlib.suppress(Exception):  # the block may have ended meanwhile
                     hang_up()
             time.sleep(LOOK_SECONDS)
 
@@ -61,12 +61,12 @@ WATCHDOG = Watchdog()
 
 
 def _answer_seconds(timeout: object) -> float:
-    """Twice the time for one byte: for the first one to come, and for the rest of the headers."""
+    """Twice the time for one byte: for the first byte, and for the rest of the headers."""
     return 2 * timeout if isinstance(timeout, int | float) else float("inf")
 
 
 class _Connection(HTTPConnection):
-    """Its headers must come as a whole within the time for one answer."""
+    """All headers must arrive within the time for one answer."""
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3 has it
         with WATCHDOG.within(_answer_seconds(self.timeout), lambda: self.sock.shutdown(socket.SHUT_RDWR)):
@@ -90,6 +90,6 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 def watch(manager: urllib3.PoolManager) -> urllib3.PoolManager:
-    """`manager`, whose connections from now on give headers within their time."""
+    """`manager`, with the time limit for headers on its new connections."""
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return manager

@@ -1,8 +1,8 @@
-"""Fetches whole files by the hub's own client, which speaks Xet's protocol where a repository is stored so: an option.
+"""Optional: fetches whole files with the hub's own client, over Xet's protocol if the repository is stored so.
 
-What comes is verified like any file that somebody else brought; what is wrong or missing comes by ranges afterwards. A
-file that was not ended is begun anew by the next run, and memory and connections are the client's own affair. The
-protocol itself is untested here, where no server speaks it.
+The stager verifies the files like all others, and fetches wrong or missing ones by ranges. The next run starts an
+unfinished file again. The client decides its own memory and connections. The protocol is untested: no server was
+available.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ WORKSHOP = f"{OWN_DIRECTORY}/xet"
 def fetch_whole_files(
     tree: Tree, listing: Listing, parts: Parts, *, say: Callable[[str], None], stop_event: threading.Event
 ) -> None:
-    """Bring the files of `listing` of which `tree` has nothing yet; ends at the first that the client refuses.
+    """Fetch the files of `listing` of which `tree` has nothing; ends at the first one that the client refuses.
 
-    Raises `Stopped` when `stop_event` is set, and `StagerError` when the lease is lost.
+    Raises `Stopped` if `stop_event` is set, and `StagerError` if the lease is lost.
     """
     disable_progress_bars()
     tree.remove_folder(WORKSHOP)
@@ -53,7 +53,7 @@ def fetch_whole_files(
 
 
 class _Download(threading.Thread):
-    """One file, in a thread that need not be waited for: the client cannot be told to stop."""
+    """One file, in a daemon thread: the client cannot be stopped."""
 
     def __init__(self, listing: Listing, file: RemoteFile, workshop: Path) -> None:
         super().__init__(name="xet", daemon=True)
@@ -61,11 +61,11 @@ class _Download(threading.Thread):
         self._listing, self._file, self._workshop = listing, file, workshop
 
     def run(self) -> None:
-        """Ends with the file in place, or with the client's refusal."""
+        """Fetch the file, or keep the client's error."""
         repository, commit = self._listing.repository, self._listing.commit
         try:
             hf_hub_download(
                 repository, self._file.path, revision=commit, local_dir=self._workshop, endpoint=hub_endpoint()
             )
-        except Exception as error:  # of three libraries; whatever it is, ranges are tried next
+        except Exception as error:  # from three libraries; ranges are next in any case
             self.refusal = " ".join(f"{type(error).__name__}: {error}".split())
