@@ -1,7 +1,7 @@
-"""The components as a Pulumi package: `pulumi package add DIRECTORY` gives them to a program in any language.
+"""The components as a Pulumi package: `pulumi package add DIRECTORY` adds them to a program in any language.
 
-Pulumi's component host, with one difference: what a component refuses is shown as it is. The host's own would add a
-stack of Python calls, with which nobody can do anything in another language.
+Runs Pulumi's component host, with one difference: it reports a component's input errors without a Python stack trace,
+which does not help the user of another language.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pulumi.provider.experimental.component import ComponentProvider
 from pulumi.provider.provider import ConstructResult
 from pulumi.provider.server import ComponentInitError, main
 
-# Started as a directory; its own folders would hide those of other packages.
+# Python runs this directory as a program and puts it first on the path, where its folders would shadow other packages.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from components.package import COMPONENTS, PACKAGE  # noqa: E402 - found by the line above
@@ -23,7 +23,7 @@ class Host(ComponentProvider):
     """Constructs the components."""
 
     def construct(self, name: str, resource_type: str, inputs: Any, options: Any = None) -> ConstructResult:
-        """One component. Raises InputPropertiesError with what it refuses."""
+        """Constructs one component. Raises InputPropertiesError with the component's input errors."""
         try:
             return super().construct(name, resource_type, inputs, options)
         except ComponentInitError as failure:

@@ -1,4 +1,4 @@
-"""Arguments that several components take: where pods go, and the volume with the weights."""
+"""Arguments that several components share: placement, volume, engine, pods and time limits."""
 
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict, TypeVar, cast
@@ -15,92 +15,90 @@ Arguments = TypeVar("Arguments")
 
 
 class Placement(TypedDict):
-    """The nodes that pods go to. Stager and server take the same ones, so that they land together."""
+    """The nodes that pods run on. Stager and server take the same placement, so that they run on the same nodes."""
 
     nodes: int
-    """How many nodes there are."""
+    """Number of nodes."""
     hostnames: NotRequired[Sequence[str]]
-    """The nodes' names. Unset: they are not known before there is a cluster, as in a cloud; pods find their nodes by
-    `node_selector`."""
+    """The nodes' names. Unset: unknown before the cluster exists, as in a cloud; `node_selector` selects the nodes."""
     node_selector: NotRequired[pulumi.Input[Mapping[str, str]]]
-    """Labels that the nodes carry. Unset: any node."""
+    """Labels of the nodes. Unset: any node."""
     taints: NotRequired[Sequence[arguments.Taint]]
     """Taints of the nodes, which the pods tolerate. Unset: none."""
     gpu_resource: NotRequired[str | None]
-    """Extended resource under which a pod asks for GPUs, such as `nvidia.com/gpu`. Unset: there are none."""
+    """Extended resource for GPUs, such as `nvidia.com/gpu`. Unset: no GPUs."""
     fabric: NotRequired[arguments.Fabric | None]
-    """Network between the GPUs of different nodes. Unset: there is none."""
+    """Network between the GPUs of different nodes. Unset: none."""
     nvme_path: NotRequired[str | None]
-    """Where each node's local NVMe is mounted, such as `/mnt/nvme`. Unset: not known."""
+    """Mount point of each node's local NVMe, such as `/mnt/nvme`. Unset: unknown."""
 
 
 class WeightSource(TypedDict):
-    """The volume with the weights, as pods mount it: exactly one of the three keys."""
+    """The volume with the weights, as pods mount it. Set exactly one of the three keys."""
 
     claim: NotRequired[pulumi.Input[str]]
     """Name of a PersistentVolumeClaim that all pods share."""
     claims: NotRequired[pulumi.Input[Mapping[str, str]]]
-    """Name of each node's own PersistentVolumeClaim, by the node's name; `Placement.hostnames` has the same names."""
+    """Name of each node's own PersistentVolumeClaim, by the node's name. `Placement.hostnames` has the same names."""
     host_path: NotRequired[str]
-    """Directory of every node, such as `/mnt/nvme`."""
+    """Directory on every node, such as `/mnt/nvme`."""
 
 
 class ServerEngine(TypedDict):
-    """The engine of a server, and what it is started with."""
+    """The engine of a server, with its arguments and environment."""
 
     name: EngineName
     """`vllm` or `llama.cpp`."""
     image: pulumi.Input[str]
     """Image of the engine, such as `vllm/vllm-openai:v0.33.0`."""
     arguments: NotRequired[Sequence[str]]
-    """Arguments of the engine. Model, served name, host, port and the ranks of a group are set for you. Unset: none."""
+    """Arguments of the engine. The component adds model, served name, host, port and a group's ranks. Unset: none."""
     environment: NotRequired[Mapping[str, pulumi.Input[str]]]
-    """Environment of the engine. No secrets. Unset: none."""
+    """Environment of the engine. Must not contain secrets. Unset: none."""
     model_file: NotRequired[str | None]
-    """The file to serve, or the first of its shards, for an engine that serves one file: `llama.cpp` needs it."""
+    """File to serve, or the first of its shards. Required for `llama.cpp`, which serves one file."""
 
 
 class ServerPods(TypedDict):
-    """How many pods a server has, and what each asks for."""
+    """The number of pods, and the resources of each."""
 
     replicas: NotRequired[int]
-    """Servers behind the one Service, each on nodes of its own. Unset: 1."""
+    """Servers behind the Service, each on its own nodes. Unset: 1."""
     nodes_per_server: NotRequired[int]
-    """Nodes of each server, one pod on each; more than 1 start and end together, and need LeaderWorkerSet. Unset: 1."""
+    """Nodes of each server, with one pod on each. Several pods form a group, which needs LeaderWorkerSet. Unset: 1."""
     gpus_per_pod: NotRequired[int]
     """GPUs of each pod. Unset: none."""
     cpus: NotRequired[int | None]
-    """CPUs of each pod. Unset: none are asked for."""
+    """CPU request of each pod. Unset: no request."""
     memory_request: NotRequired[str | None]
-    """Memory that each pod asks for, such as `256Gi`. Unset: none is asked for."""
+    """Memory request of each pod, such as `256Gi`. Unset: no request."""
     memory_limit: NotRequired[str | None]
-    """Most memory that each pod may use, what it writes to `/dev/shm` included. Unset: no limit."""
+    """Memory limit of each pod, including `/dev/shm`. Unset: no limit."""
     shared_memory_bytes: NotRequired[int]
-    """Size of `/dev/shm`, in memory. Unset: the container runtime's default."""
+    """Size of `/dev/shm`, which is in memory. Unset: the container runtime's default."""
     collective_library: NotRequired[str | None]
-    """Library through which the ranks of a server talk, `NCCL` or `RCCL`; it is named in messages. Unset: NCCL."""
+    """Communication library of a server's ranks, `NCCL` or `RCCL`, for messages. Unset: NCCL."""
     masked_directory: NotRequired[str | None]
-    """Directory of the image to be hidden under an empty volume. Unset: none."""
+    """Directory of the image that an empty volume hides. Unset: none."""
 
 
 class StartLimits(TypedDict):
-    """How long a server may take to start and to end, in seconds."""
+    """Time limits for a server to start and to terminate, in seconds."""
 
     engine_ready_seconds: NotRequired[int]
-    """An engine with a ready time-out of its own gives itself up after this long. Unset: an hour."""
+    """Ready timeout of an engine that has one. Unset: 1 hour."""
     startup_period_seconds: NotRequired[int]
     """Period of the startup probe. Unset: 10."""
     startup_failure_threshold: NotRequired[int]
-    """How often the startup probe may fail. Unset: as often as an hour and a minute allow."""
+    """Failures of the startup probe before the kubelet restarts the engine. Unset: as many as fit into 61 minutes."""
     await_seconds: NotRequired[int]
-    """`pulumi up` waits this long for a server that makes no progress. Unset: an hour and a half."""
+    """Timeout of `pulumi up` for a server that makes no progress. Unset: 90 minutes."""
     termination_grace_seconds: NotRequired[int]
-    """A pod that is told to end is killed after this long. Unset: 60."""
+    """Time for a pod to terminate before the kubelet kills it. Unset: 60."""
 
 
 def whole_numbers(values: Arguments) -> Arguments:
-    """The same arguments with `8.0` as `8`: Pulumi's protocol has one kind of number, and its component host passes
-    that on."""
+    """Converts floats such as `8.0` to integers, because Pulumi's component host passes every number as a float."""
     return cast(Arguments, _whole(values))
 
 
@@ -115,7 +113,7 @@ def _whole(value: object) -> object:
 
 
 def read_section(section: type[AnySection], key: str, values: object) -> AnySection:
-    """The section `key` from plain values. Raises pulumi.RunError with every fault."""
+    """Reads the section `key` from plain values. Raises pulumi.RunError with every fault."""
     whole = create_model("Sections", **{key: (section, ...)})  # type: ignore[call-overload]
     try:
         return cast(AnySection, getattr(whole.model_validate({key: values}), key))

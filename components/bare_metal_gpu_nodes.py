@@ -1,7 +1,7 @@
-"""GPU nodes that are already in the cluster: named, so that pods land on them and nowhere else.
+"""GPU nodes that are already in the cluster. Pods run only on the nodes that the caller names.
 
-Nothing of a node is changed, so there is nothing to undo. (A NodePatch that is removed after its node has gone makes an
-empty Node object.) Taints are declared by the caller and become tolerations.
+The component does not change the nodes, because deleting a NodePatch after its node would create an empty Node object.
+The caller declares the nodes' taints, and pods tolerate them.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ class BareMetalGpuNodesArgs(TypedDict):
     """The arguments of `BareMetalGpuNodes`."""
 
     hostnames: NotRequired[Sequence[str]]
-    """Names of the nodes, as `kubectl get nodes` prints them. Unset: pods land on any one node."""
+    """Names of the nodes, as `kubectl get nodes` prints them. Unset: any one node."""
     gpu_resource: NotRequired[str | None]
-    """Extended resource under which a pod asks for GPUs, such as `nvidia.com/gpu`. Unset: there are none."""
+    """Extended resource for GPUs, such as `nvidia.com/gpu`. Unset: no GPUs."""
     taints: NotRequired[Sequence[arguments.Taint]]
-    """Taints that the nodes carry; pods tolerate them. Unset: none."""
+    """Taints of the nodes, which the pods tolerate. Unset: none."""
     fabric: NotRequired[arguments.Fabric | None]
-    """Network between the nodes' GPUs. Unset: there is none."""
+    """Network between the GPUs of different nodes. Unset: none."""
     nvme_path: NotRequired[str | None]
-    """Where each node's local NVMe is mounted, such as `/mnt/nvme`. Unset: not known."""
+    """Mount point of each node's local NVMe, such as `/mnt/nvme`. Unset: unknown."""
 
 
 class BareMetalGpuNodes(pulumi.ComponentResource):
-    """GPU nodes that are in the cluster already, by name."""
+    """GPU nodes that are already in the cluster, by name."""
 
     hostnames: pulumi.Output[Sequence[str]]
     """The nodes' names."""
     nodes: pulumi.Output[int]
-    """How many nodes pods can land on."""
+    """Number of nodes that pods run on."""
 
     def __init__(self, name: str, args: BareMetalGpuNodesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("heavylift:index:BareMetalGpuNodes", name, {}, opts)
@@ -45,7 +45,7 @@ class BareMetalGpuNodes(pulumi.ComponentResource):
 
 
 def _placement(args: BareMetalGpuNodesArgs) -> Placement:
-    """The nodes as the other components take them."""
+    """Returns the nodes as the argument `placement` of other components."""
     hostnames = list(args.get("hostnames") or ())
     placement: Placement = {"nodes": len(hostnames) or 1, "hostnames": hostnames, "taints": args.get("taints") or []}
     if gpu_resource := args.get("gpu_resource"):

@@ -1,8 +1,8 @@
-"""Servers over several pods, as a LeaderWorkerSet: each group starts, fails and ends as a whole.
+"""Servers of several pods, as a LeaderWorkerSet: each group starts, fails and terminates as a whole.
 
-Leader and workers come from one template and differ in what the engine must know of it. A change of the template is
-made group by group on the GPUs that each one holds: while one changes the others serve, and a version that does not
-start stops at the first. Another number of nodes in a group replaces the object, old groups first.
+Leader and workers differ only in what the engine needs for its role. An update replaces one group at a time, on the
+group's own GPUs, while the others serve. If the new version does not start, the update stops at the first group. If the
+number of nodes of a group changes, Pulumi deletes the LeaderWorkerSet and creates a new one.
 """
 
 from typing import Any
@@ -17,20 +17,20 @@ from components.pods.manifest import manifest
 from components.pods.server_pod import ServerPod
 
 LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
-"""The label of leaders, which alone answer."""
+"""Label of the leaders. Only leaders serve requests."""
 
 _RECREATED_AFTER_START = {"leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start": "true"}
-"""A group whose pods have not all started is not recreated. Without it, a check that fails before the engine starts
-would recreate the group in a loop without pause, and its message would go with the pod."""
+"""Annotation that recreates a group only after all its pods have started. Without it, a check that fails before the
+engine starts would recreate the group in a tight loop, and the check's message would be lost with the pod."""
 
 
 def leader_worker_set(
     name: str, metadata: dict[str, Any], pod: ServerPod, opts: pulumi.ResourceOptions
 ) -> CustomResource:
-    """The groups of a server, with the caller's `annotations` in their metadata."""
+    """Creates the groups. `metadata` must have the key `annotations`."""
     serving = pod.serving
     first, others = pod.roles
-    between = None if serving.nodes == 1 else pod.placement.fabric
+    group_fabric = None if serving.nodes == 1 else pod.placement.fabric
     return CustomResource(
         name,
         api_version=LEADER_WORKER_SETS,
@@ -40,7 +40,7 @@ def leader_worker_set(
             "annotations": {
                 **metadata["annotations"],
                 **_RECREATED_AFTER_START,
-                **fabric.exclusive_topology(between),
+                **fabric.exclusive_topology(group_fabric),
             }
         },
         spec=manifest(
@@ -62,8 +62,8 @@ def leader_worker_set(
             opts,
             pulumi.ResourceOptions(
                 delete_before_replace=True,
-                # Larger groups would wait for nodes that the old ones hold; the annotation moves no group that is
-                # there.
+                # Larger groups would wait for nodes that old groups use, and a change of the annotation does not move
+                # existing groups.
                 replace_on_changes=[
                     "spec.leaderWorkerTemplate.size",
                     f'metadata.annotations["{fabric.EXCLUSIVE_TOPOLOGY}"]',
@@ -76,7 +76,7 @@ def leader_worker_set(
 def disruption_budget(
     name: str, metadata: dict[str, Any], labels: dict[str, str], parent: pulumi.Resource
 ) -> PodDisruptionBudget:
-    """Lets a drain take one pod, and with it one group; the next only when that group is back."""
+    """Lets a drain evict one pod, and with it one group, and the next only after that group is available again."""
     return PodDisruptionBudget(
         f"{name}-disruption",
         metadata=metadata,

@@ -1,8 +1,8 @@
-"""The server: vLLM or llama.cpp behind one Service, started only from weights that were staged and verified.
+"""The server: vLLM or llama.cpp behind one Service, which starts only from staged and verified weights.
 
-One pod is a Deployment that is recreated, never rolled: a second copy would need GPUs that the first one holds. A
-server over several nodes, or several servers, are groups of a LeaderWorkerSet. The Service has a fixed name, and comes
-when the server serves: whatever depends on the component waits for that.
+A single pod is a Deployment with the strategy Recreate, because a rolling update would need a second set of GPUs.
+Several pods are groups of a LeaderWorkerSet. The Service has a fixed name and is created when the server answers, so
+that resources that depend on the component wait for the server.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -39,41 +39,40 @@ class InferenceServerArgs(TypedDict):
     namespace: pulumi.Input[str]
     """Namespace of all objects."""
     model: arguments.Model
-    """What is served, and must be found on the volume: one repository at one revision."""
+    """The model to serve, one repository at one revision. The volume must contain its staged weights."""
     lock: NotRequired[str | None]
-    """Text of the weights lock file, as it was staged by. Unset: none."""
+    """Text of the weights lock file that the stage used. Unset: none."""
     volume: WeightSource
-    """The volume that holds the weights."""
+    """The volume with the weights."""
     placement: Placement
     """The nodes to serve on."""
     engine: ServerEngine
-    """The engine, and what it is started with."""
+    """The engine, with its arguments and environment."""
     pods: NotRequired[ServerPods]
-    """How many pods there are, and what each asks for. Unset: one pod without GPUs."""
+    """The number of pods, and the resources of each. Unset: one pod without GPUs."""
     limits: NotRequired[StartLimits]
-    """How long a server may take to start and to end. Unset: long enough for the largest models."""
+    """Time limits for a server to start and to terminate. Unset: long enough for the largest models."""
     verifier_image: pulumi.Input[str]
     """Image with Python 3.11 or newer, such as `python:3.12-slim`, for the init container that checks the weights."""
     verify: NotRequired[Verification]
-    """How much is read again before each start. `quick`: small files by hash, large ones by size and times. `full`:
-    every byte. Unset: `quick`."""
+    """What to check before each start. `quick`: small files by hash, large files by size and times. `full`: every byte.
+    Unset: `quick`."""
     service_name: NotRequired[str | None]
     """Name of the Service. Unset: `<stack>-<name>`."""
     kubeconfig: NotRequired[pulumi.Input[str] | None]
-    """Text of a kubeconfig, as a secret. With it `pulumi up` says what the pods go through, ends early when they cannot
-    start, and asks the server for one token. Unset: Pulumi's own wait."""
+    """Text of a kubeconfig, as a secret. With it, `pulumi up` reports the pods' progress, fails early if they cannot
+    start, and requests one token from the server. Unset: Pulumi's own wait."""
     context: NotRequired[str | None]
     """Context of that kubeconfig. Unset: its current one."""
 
 
 class InferenceServer(pulumi.ComponentResource):
-    """Serves one model behind one Service, from weights that were staged and verified."""
+    """Serves one model behind one Service, from staged and verified weights."""
 
     endpoint: pulumi.Output[str]
-    """Base URL of the OpenAI-compatible API within the cluster; known when the server is ready."""
+    """Base URL of the OpenAI-compatible API within the cluster. Known when the server is ready."""
     answered: pulumi.Output[str]
-    """Whether the server answered when it was asked for one token: `yes`, or `unknown: <reason>`. A preview says what
-    an update is expected to say."""
+    """Whether the server gave a first token: `yes`, or `unknown: <reason>`. A preview shows the expected value."""
 
     def __init__(self, name: str, args: InferenceServerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._name, self._args = name, whole_numbers(args)
@@ -126,7 +125,7 @@ class InferenceServer(pulumi.ComponentResource):
         return leader_worker_set(self._name, metadata, self._pod, self._options())
 
     def _until_it_answers(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[str]:
-        """Whether the server answers, as soon as it is ready; in a preview, at once."""
+        """Waits until the server is ready. Returns whether it answers. A preview does not wait."""
         args, serving = self._args, self._serving
         kubeconfig = args.get("kubeconfig")
         if kubeconfig is None:
@@ -169,7 +168,7 @@ class InferenceServer(pulumi.ComponentResource):
         )
 
     def _options(self) -> pulumi.ResourceOptions:
-        """Pulumi's own wait, where there is no other, gives up after the cluster."""
+        """Without a kubeconfig, Pulumi waits, and its timeout is longer than the cluster's."""
         seconds = f"{self._serving.await_seconds + PULUMI_GRACE_SECONDS}s"
         own_wait = pulumi.CustomTimeouts(create=seconds, update=seconds)
         return pulumi.ResourceOptions(parent=self, custom_timeouts=None if self._is_watched else own_wait)
@@ -178,7 +177,7 @@ class InferenceServer(pulumi.ComponentResource):
         leaders = LEADER if self._serving.pods > 1 else {}
         return Service(
             f"{self._name}-service",
-            # The pods were awaited; a server that is down for a moment is no fault of the Service.
+            # The wait for the pods is enough: a server that is briefly down must not fail the Service.
             metadata=self._metadata() | {"name": self._service_name, "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
                 "selector": self._labels | leaders,

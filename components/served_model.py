@@ -1,7 +1,7 @@
-"""One model, from the sections of a stack file to a server that answers: plan, look, make room, stage, serve, prune.
+"""One model, from the sections of a stack file to a server that answers: plan, preflight, volume, stage, serve, prune.
 
-It refuses, with the planner's own words, before anything is registered. What it makes can be used alone as well; this
-component is what most programs need.
+Fails with the planner's reasons before it registers a resource. Most programs need only this component; each of the
+components that it contains also works alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from pulumi_kubernetes.core.v1 import Namespace
 
 from components.arguments import whole_numbers
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
-from components.cluster.preflight import Found
+from components.cluster.preflight import PreflightResult
 from components.inference_server import InferenceServer
 from components.planned.model import checked_cluster, planned_model
 from components.pods.labels import labels
@@ -26,68 +26,65 @@ from config.stack.sections import NodeKind
 
 
 class ServedModelArgs(TypedDict):
-    """The arguments of `ServedModel`: the sections of a stack file, and where they go."""
+    """The arguments of `ServedModel`: the sections of a stack file, with cluster and namespace."""
 
     nodes: NotRequired[arguments.Nodes]
     """The nodes that stage and serve. Unset: the cluster's only node, without GPUs."""
     model: arguments.Model
     """The weights: one repository at one revision."""
     weights: arguments.Weights
-    """The volume under the weights."""
+    """The volume for the weights."""
     stage: arguments.Stage
     """The Job that downloads and verifies the weights."""
     engine: arguments.Engine
     """The inference server."""
     namespace: pulumi.Input[str]
-    """Namespace of all objects. Where other resources give it, what an earlier stack left is not looked for."""
+    """Namespace of all objects. If it is another resource's output, the component adopts no existing objects."""
     create_namespace: NotRequired[bool]
-    """Make the namespace where it is missing, and keep it when the stack is destroyed. Unset: it is there already."""
+    """Create the namespace if it does not exist, and keep it after `pulumi destroy`. Unset: false, it must exist."""
     kubeconfig: NotRequired[pulumi.Input[str] | None]
-    """Text of the kubeconfig of the cluster that the provider talks to, as a secret. With it the cluster is checked
-    before anything is made, `pulumi up` says what the server goes through, and asks it for one token. Unset: none of
-    that."""
+    """Text of the kubeconfig of the provider's cluster, as a secret. With it, the component checks the cluster before
+    it creates anything, and `pulumi up` reports the server's progress and requests one token. Unset: no checks."""
     context: NotRequired[str | None]
     """Context of that kubeconfig. Unset: its current one."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
     service_name: NotRequired[str | None]
-    """Name of the Service; it also marks the staged weights as this model's. Unset: `<stack>-<name>`."""
+    """Name of the Service, and owner of the staged weights. Unset: `<stack>-<name>`."""
     part_prefix: NotRequired[str]
-    """What the names of the components that it makes begin with; empty for a stack of one model. Unset: its own name
-    and a hyphen."""
+    """Prefix of the inner components' names; empty for a stack of one model. Unset: its own name and a hyphen."""
 
 
 class Release(TypedDict):
-    """What is served, so exactly that another stack can be held against it."""
+    """What is served, in enough detail to compare it with another stack."""
 
     repository: str
     """Repository on the model hub."""
     revision: str
-    """Its revision, as the stack writes it."""
+    """Revision, as the stack states it."""
     include: Sequence[str]
-    """Patterns of the staged files; empty: all."""
+    """Patterns of the staged files. Empty: all files."""
     weights_digest: str
-    """Identity of the staged weights."""
+    """Digest of the staged weights."""
     lock_sha256: NotRequired[str]
-    """SHA-256 of the weights lock file, where there is one."""
+    """SHA-256 of the weights lock file. Unset: no lock."""
     engine: str
     """Name of the engine."""
     version: str
-    """Its version."""
+    """Version of the engine."""
     image: str
-    """Its image."""
+    """Image of the engine."""
 
 
 class ServedModel(pulumi.ComponentResource):
     """One model, planned, staged, verified and served."""
 
     endpoint: pulumi.Output[str]
-    """Base URL of the OpenAI-compatible API within the cluster; known when the server is ready."""
+    """Base URL of the OpenAI-compatible API within the cluster. Known when the server is ready."""
     answered: pulumi.Output[str]
-    """Whether the server answered when it was asked for one token: `yes`, or `unknown: <reason>`. A preview says what
-    an update is expected to say."""
+    """Whether the server gave a first token: `yes`, or `unknown: <reason>`. A preview shows the expected value."""
     model: pulumi.Output[str]
-    """Name under which clients ask for the model."""
+    """Name of the model in clients' requests."""
     revision: pulumi.Output[str]
     """Revision of the weights."""
     plan: pulumi.Output[Mapping[str, Any]]
@@ -110,9 +107,9 @@ class ServedModel(pulumi.ComponentResource):
         super().__init__("heavylift:index:ServedModel", name, {}, opts)
         self._namespace = cluster.namespace
 
-        namespace = self._made_namespace(cluster.found)
+        namespace = self._made_namespace(cluster.preflight)
         nodes = self._nodes()
-        volume = self._volume(nodes, cluster.found, namespace)
+        volume = self._volume(nodes, cluster.preflight, namespace)
         stage = self._stage(nodes, volume, [*namespace, nodes, volume])
         server = self._server(nodes, volume, [stage, stage.staged])
         self._prune(nodes, volume, stage, [server])
@@ -126,7 +123,7 @@ class ServedModel(pulumi.ComponentResource):
         self.register_outputs({output: getattr(self, output) for output in outputs})
 
     def _sections(self) -> dict[str, Any]:
-        """The sections as a stack file has them."""
+        """Returns the sections as in a stack file."""
         args = self._args
         return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
             "nodes": args.get("nodes", {})
@@ -136,18 +133,21 @@ class ServedModel(pulumi.ComponentResource):
         return f"{self._prefix}{part}"
 
     def _within(self, depends_on: Sequence[pulumi.Input[pulumi.Resource]] = ()) -> pulumi.ResourceOptions:
-        """The options of a part. A part that a program made by itself before keeps what it made."""
+        """Returns the options of an inner component.
+
+        The alias keeps its objects if the program used the component without `ServedModel` before.
+        """
         alone = pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)
         return pulumi.ResourceOptions(parent=self, depends_on=depends_on, aliases=[alone])
 
-    def _made_namespace(self, found: Found) -> list[Namespace]:
-        """The namespace, made or taken over from an earlier life of the stack; nothing where it is not this stack's.
+    def _made_namespace(self, preflight: PreflightResult) -> list[Namespace]:
+        """Creates the namespace or adopts it from an earlier stack of this name. Empty: the stack does not own it.
 
-        It outlives the stack, because weights may lie in its claims.
+        `pulumi destroy` keeps the namespace, because its claims may contain weights.
         """
-        if not (self._args.get("create_namespace") and found.make_namespace):
+        if not (self._args.get("create_namespace") and preflight.make_namespace):
             return []
-        kept = pulumi.ResourceOptions(retain_on_delete=True, import_=found.adopt_namespace)
+        kept = pulumi.ResourceOptions(retain_on_delete=True, import_=preflight.adopt_namespace)
         return [
             Namespace(
                 self._part("namespace"),
@@ -157,7 +157,7 @@ class ServedModel(pulumi.ComponentResource):
         ]
 
     def _nodes(self) -> BareMetalGpuNodes:
-        """The nodes; of another kind it is another component, with the same `placement`."""
+        """Returns the component for this kind of nodes. Every kind has the property `placement`."""
         nodes, given = self._planned.stack.nodes, self._args.get("nodes", {})
         match nodes.kind:
             case NodeKind.BARE_METAL:
@@ -175,7 +175,9 @@ class ServedModel(pulumi.ComponentResource):
             case _:
                 assert_never(nodes.kind)
 
-    def _volume(self, nodes: BareMetalGpuNodes, found: Found, after: Sequence[pulumi.Resource]) -> WeightVolume:
+    def _volume(
+        self, nodes: BareMetalGpuNodes, preflight: PreflightResult, after: Sequence[pulumi.Resource]
+    ) -> WeightVolume:
         stack = self._planned.stack
         return WeightVolume(
             self._part("weights"),
@@ -188,7 +190,7 @@ class ServedModel(pulumi.ComponentResource):
                 "retain": stack.weights.retain,
                 "placement": nodes.placement,
                 "shared": self._planned.serving.pods > 1,
-                "adopt": found.adopt_claim,
+                "adopt": preflight.adopt_claim,
             },
             self._within(after),
         )

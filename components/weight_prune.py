@@ -1,8 +1,7 @@
-"""The Job that removes what a stack staged earlier, one for each volume, once the new weights are served.
+"""The Job that removes old staged weights after the server is ready, one Job for each volume.
 
-The stager keeps the newest revisions, the one served among them, and what another stack staged. Nobody waits for the
-Job: a server that serves is what `pulumi up` promises, and room is needed only for the next revision. One that failed
-is seen in the next preview, which replaces it.
+The stager keeps the newest revisions, including the served one, and the weights of other stacks. `pulumi up` does not
+wait for this Job, because only the next revision needs the space. The next preview shows a failed Job and replaces it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
 
 _DEADLINE_SECONDS = 3600
-"""Removing takes seconds to minutes; the rest is for another stager that may be at work on a directory."""
+"""Removal takes seconds to minutes. The rest allows for another stager's lease on a directory."""
 
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 
@@ -34,13 +33,13 @@ class WeightPruneArgs(TypedDict):
     namespace: pulumi.Input[str]
     """Namespace of all objects."""
     model: arguments.Model
-    """What is served, and never removed: one repository at one revision."""
+    """The served model, which is never removed: one repository at one revision."""
     lock: NotRequired[str | None]
-    """Text of the weights lock file, as it was staged by. Unset: none."""
+    """Text of the weights lock file that the stage used. Unset: none."""
     keep_newest: int
-    """Revisions of the owner to keep, the one served among them."""
+    """Number of the owner's revisions to keep, including the served one."""
     volume: WeightSource
-    """The volume to make room on; each node with a volume of its own gets a Job."""
+    """The volume to prune. Each node with its own volume gets a Job."""
     placement: Placement
     """The nodes where the server runs."""
     image: pulumi.Input[str]
@@ -48,14 +47,14 @@ class WeightPruneArgs(TypedDict):
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager: `WeightStage.program`."""
     owner: pulumi.Input[str]
-    """Whose revisions are removed, and nobody else's: `WeightStage.owner`."""
+    """Owner whose revisions are removed: `WeightStage.owner`. Other owners' revisions stay."""
 
 
 class WeightPrune(pulumi.ComponentResource):
-    """A Job that removes one owner's old revisions from every volume; ready as soon as that has been asked for."""
+    """A Job that removes one owner's old revisions from every volume. Ready as soon as the Job is created."""
 
     jobs: pulumi.Output[Sequence[str]]
-    """Names of the Jobs, by which kubectl shows what was removed."""
+    """Names of the Jobs; their logs list what was removed."""
 
     def __init__(self, name: str, args: WeightPruneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._name, self._args = name, whole_numbers(args)

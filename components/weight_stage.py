@@ -1,8 +1,8 @@
-"""The Job that downloads and verifies the weights before a server starts, one on each node with a disk of its own.
+"""The Job that downloads and verifies the weights before a server starts, one Job on each node with its own disk.
 
-It is named by the digest of what it stages: other weights make another Job and never edit one, and
-another stager leaves the server alone. A failed Job is replaced by the next `pulumi up`, and goes on
-where it stopped. Whoever needs the weights waits for `staged`. The hub's token reaches this pod only.
+The digest of the weights is part of the Job's name, so that other weights create a new Job. A change of the stager does
+not restart the server. The next `pulumi up` replaces a failed Job, and the new one continues where the old one stopped.
+Resources that need the weights depend on `staged`. Only this pod gets the hub's token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _LOCK_FILE = "weights.lock.json"
 _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 
 _DEADLINE_SECONDS = 24 * 3600
-"""Where the caller has no plan: a terabyte in a day is 12 MB/s, and a Job without a deadline would hang for ever."""
+"""Default for callers without a plan: 1 TB per day is 12 MB/s. A Job without a deadline could run forever."""
 
 _PROGRAM = Path(__file__).resolve().parent.parent
 _INSTALLER = Path(__file__).parent / "in_pod" / "install_requirements.py"
@@ -44,11 +44,11 @@ _RESOURCES = {
     "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
     "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
 }
-"""The stager's buffers are bounded whatever the size of the model; ephemeral storage is for the requirements."""
+"""The stager's buffers do not grow with the size of the model. The requirements use the ephemeral storage."""
 
 
 def stager_files() -> dict[str, str]:
-    """The stager's program as it travels to the pod: file name to text, sorted."""
+    """Returns the files of the stager's ConfigMap: file name to text, sorted."""
     stager = _PROGRAM / "stager"
     files = [*stager.glob("*.py"), *stager.glob("requirements.*"), _INSTALLER]
     return {file.name: file.read_text() for file in sorted(files, key=lambda file: file.name)}
@@ -60,59 +60,58 @@ class WeightStageArgs(TypedDict):
     namespace: pulumi.Input[str]
     """Namespace of all objects."""
     model: arguments.Model
-    """What is staged: one repository at one revision."""
+    """The model to stage: one repository at one revision."""
     lock: NotRequired[str | None]
-    """Text of the weights lock file; what it lists is staged. Unset: the hub's own list at the revision."""
+    """Text of the weights lock file, which lists the files to stage. Unset: the hub's list at the revision."""
     volume: WeightSource
-    """The volume to fill; each node with a volume of its own gets a Job."""
+    """The volume to fill. Each node with its own volume gets a Job."""
     placement: Placement
-    """The nodes where the server will run."""
+    """The nodes where the server runs."""
     image: pulumi.Input[str]
     """Image with Python 3.11 or newer, such as `python:3.12-slim`."""
     sources: NotRequired[Sequence[str]]
-    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`. Unset:
-    `hub`."""
+    """Sources of the bytes, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`. Unset: `hub`."""
     fan_out: NotRequired[bool]
-    """Let the nodes share one download: two or more, by name, each with a volume of its own; needs a lock. Unset:
+    """Let the nodes share one download. Requires a lock, and two or more named nodes with their own volumes. Unset:
     false."""
     streams: NotRequired[int | None]
-    """Connections at once on each node. Unset: as many as the line rewards."""
+    """Parallel connections of each node. Unset: as many as increase the throughput."""
     native_xet: NotRequired[bool]
-    """Let the hub's own client fetch whole files by Xet's protocol. Unset: false."""
+    """Let the hub's client download whole files with the Xet protocol. Unset: false."""
     environment: NotRequired[Mapping[str, pulumi.Input[str]]]
-    """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets. Unset: none."""
+    """Additional environment of the Job, such as HTTPS_PROXY or PIP_INDEX_URL. Must not hold secrets. Unset: none."""
     secret: NotRequired[pulumi.Input[str] | None]
     """Name of a Secret in the namespace whose keys become environment of the stager. Unset: none."""
     service_account: NotRequired[pulumi.Input[str] | None]
-    """Service account of the Job, where a cloud gives it the right to read a mirror. Unset: the namespace's own, which
-    may do nothing."""
+    """Service account of the Job, for clouds that grant it access to a mirror. Unset: the namespace's default account,
+    without its token."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
     owner: NotRequired[str | None]
-    """Who the staged weights belong to, when old ones are pruned. Unset: `<stack>-<name>`."""
+    """Owner of the staged weights, for pruning. Unset: `<stack>-<name>`."""
     deadline_seconds: NotRequired[int]
-    """The Job fails after this long. Unset: a day."""
+    """Deadline of the Job, after which it fails. Unset: 24 hours."""
     await_seconds: NotRequired[int]
-    """`pulumi up` waits this long for the Job; longer than the deadline, so that the Job's own reason is seen. Unset:
-    two minutes more than the deadline."""
+    """Timeout of `pulumi up` for the Job. Longer than the deadline, so that `pulumi up` reports why the Job failed.
+    Unset: the deadline and 2 minutes."""
     kubeconfig: NotRequired[pulumi.Input[str] | None]
-    """Text of a kubeconfig, as a secret. With it `pulumi up` says what the pods go through, ends early when they cannot
-    start or end, and tries nothing again that the stager refused. Unset: Pulumi's own wait."""
+    """Text of a kubeconfig, as a secret. With it, `pulumi up` reports the pods' progress, fails early if they cannot
+    start or finish, and does not retry an error that the stager calls final. Unset: Pulumi's own wait."""
     context: NotRequired[str | None]
     """Context of that kubeconfig. Unset: its current one."""
 
 
 class WeightStage(pulumi.ComponentResource):
-    """A Job that stages one set of weights on every volume; ready when all of it is there and verified."""
+    """A Job that stages one set of weights on every volume. Ready when all weights are staged and verified."""
 
     directory: pulumi.Output[str]
-    """The directory that was filled, in the pods that mount the volume; known when all of it is there and verified."""
+    """Directory of the weights in pods that mount the volume. Known when all weights are staged and verified."""
     digest: pulumi.Output[str]
-    """Identity of the weights: repository, revision, patterns and lock file. It names the directory."""
+    """Digest of repository, revision, patterns and lock file. Names the directory."""
     program: pulumi.Output[str]
-    """Name of the ConfigMap that holds the stager, for other Jobs of it."""
+    """Name of the ConfigMap that holds the stager, for other Jobs that run it."""
     owner: pulumi.Output[str]
-    """Who the staged weights belong to, as `<namespace>/<owner>`."""
+    """Owner of the staged weights, as `<namespace>/<owner>`."""
 
     def __init__(self, name: str, args: WeightStageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._name, self._args = name, whole_numbers(args)
@@ -138,7 +137,7 @@ class WeightStage(pulumi.ComponentResource):
 
     @property
     def staged(self) -> pulumi.Output[pulumi.Resource]:
-        """This component, as soon as all weights are there and verified; what needs them depends on it."""
+        """This component, once all weights are staged and verified. Resources that need the weights depend on it."""
         return self._staged
 
     def _program_map(self) -> ConfigMap:
@@ -269,12 +268,12 @@ class WeightStage(pulumi.ComponentResource):
         return self._fleet.arguments(volume) if self._fleet else []
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
-        """What both containers see; the caller's own environment wins."""
+        """Returns the environment of both containers. The caller's environment takes precedence."""
         return {
             "HF_HOME": f"{self._weights.directory}/{OWN_DIRECTORY}/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
-            # Xet's client would keep chunks of what it fetched for a next time, on the volume of the weights.
+            # By default, Xet's client caches chunks of its downloads on the volume of the weights.
             **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args.get("native_xet") else {}),
             **(self._args.get("environment") or {}),
         }

@@ -1,9 +1,8 @@
-"""The volume under the weights: on the nodes' own disks, or from a storage class.
+"""The volume for the weights: on the nodes' own disks, or from a storage class.
 
-Names are fixed, so that what was staged is found again after `pulumi destroy`. Sizes are fixed at
-creation: a claim cannot shrink, and only some classes let it grow. Claims are not awaited, because
-one that waits for its first pod would be awaited for ever. Nothing here deletes weights unless the
-caller says so.
+Names are fixed, so that a stack finds its staged weights again after `pulumi destroy`. Sizes are fixed at creation,
+because a claim cannot shrink, and only some classes let it grow. Pulumi does not wait for claims, because a claim may
+bind only when its first pod starts. The component deletes weights only if the caller sets `retain` to false.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,15 +27,15 @@ _WRITTEN_BY_THE_CLUSTER = (
     "volume.kubernetes.io/selected-node",
     "volume.kubernetes.io/storage-provisioner",
 )
-"""Annotations that an adopted claim carries. Only these are left alone: without `pulumi.com/skipAwait` an update of the
-claim would wait for a change that never comes (github.com/pulumi/pulumi-kubernetes/issues/4179)."""
+"""Annotations of an adopted claim that Pulumi must ignore. It must not ignore all annotations: without
+`pulumi.com/skipAwait`, an update of the claim would never finish (github.com/pulumi/pulumi-kubernetes/issues/4179)."""
 
 
 class WeightVolumeArgs(TypedDict):
     """The arguments of `WeightVolume`."""
 
     kind: WeightsKind
-    """`local`: a PersistentVolume on each node's disk. `host-path`: a directory of each node. `claim`: one
+    """`local`: a PersistentVolume on each node's disk. `host-path`: a directory on each node. `claim`: one
     PersistentVolumeClaim from a storage class."""
     placement: Placement
     """The nodes that stage and serve."""
@@ -49,22 +48,22 @@ class WeightVolumeArgs(TypedDict):
     storage_class: NotRequired[pulumi.Input[str] | None]
     """Storage class, for `claim`. Unset: the cluster's default."""
     shared: NotRequired[bool]
-    """Whether pods on several nodes mount the one `claim`. Unset: pods on one node."""
+    """Whether pods on several nodes mount the `claim`. Unset: pods on one node."""
     retain: NotRequired[bool]
-    """Keep a `claim` when the stack is destroyed. Unset: true."""
+    """Keep the `claim` after `pulumi destroy`. Unset: true."""
     adopt: NotRequired[str | None]
-    """`namespace/name` of a `claim` that an earlier stack left, to be taken over. Unset: a new one is made."""
+    """`namespace/name` of an existing `claim` to adopt. Unset: create a new one."""
 
 
 class WeightVolume(pulumi.ComponentResource):
-    """The volume under the weights, on every node of a placement or from a storage class."""
+    """The volume for the weights, on every node of a placement or from a storage class."""
 
     claim: pulumi.Output[str | None]
-    """Name of the one PersistentVolumeClaim, for `claim`."""
+    """Name of the PersistentVolumeClaim, for `claim`."""
     claims: pulumi.Output[Mapping[str, str]]
-    """Name of each node's PersistentVolumeClaim by the node's name, for `local`; else empty."""
+    """Name of each node's PersistentVolumeClaim by the node's name, for `local`. Empty for other kinds."""
     host_path: pulumi.Output[str | None]
-    """Directory of every node, for `host-path`."""
+    """Directory on every node, for `host-path`."""
 
     def __init__(self, name: str, args: WeightVolumeArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._name, self._args, self._kind = name, whole_numbers(args), WeightsKind(args["kind"])

@@ -1,7 +1,7 @@
-"""Whether the API server would take a pod, asked before anything is staged for it: a dry run, which makes nothing.
+"""Whether the API server would admit a pod: a dry run before anything is staged, which creates nothing.
 
-Pod security, quotas' rules, limit ranges, webhooks and missing classes are all heard so. Somebody who may not make pods
-by himself, and a quota that the server before still uses up, say nothing of the pod.
+This reports pod security, quota rules, limit ranges, webhooks and missing classes. Refusals that do not concern the pod
+are ignored: the credentials may not create pods, or the previous server still uses the quota.
 """
 
 import json
@@ -14,11 +14,11 @@ from components.cluster.api import ClusterApi, ClusterUnreachable
 _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 _SAYS_NOTHING = ("cannot create resource", "exceeded quota", "not found", "is being terminated")
-"""Words of refusals that are not about the pod: rights, a quota in use, a namespace that comes or goes."""
+"""Phrases of refusals that do not concern the pod: permissions, a quota in use, a namespace created or deleted."""
 
 
 def refusals(api: ClusterApi, namespace: str, pods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why the API server would not take these pods, in its own words, each reason once."""
+    """Returns why the API server would refuse these pods: its messages, without duplicates."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     said = []
     for pod in pods:

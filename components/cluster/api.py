@@ -1,7 +1,7 @@
-"""Questions to one cluster's API server, with the stack's own kubeconfig: a path in, its JSON out.
+"""Requests to one cluster's API server with the stack's kubeconfig: takes a path, returns JSON.
 
-On the official client's lowest level. Its CoreV1Api would take half a second to import, and seconds to make its
-objects of a large cluster.
+Uses the lowest level of the official client. Importing CoreV1Api takes half a second, and it takes seconds to build
+objects for a large cluster.
 """
 
 import json
@@ -23,7 +23,7 @@ _ANSWER_SECONDS = 30
 
 
 class ClusterUnreachable(Exception):
-    """The cluster did not answer, or refused to; the text says why in one line."""
+    """The cluster did not answer, or refused the request. The message gives the reason in one line."""
 
 
 class ClusterApi:
@@ -33,45 +33,45 @@ class ClusterApi:
         self._kubeconfig = kubeconfig
         self._connection: Connection | None = None
         self.answered_at = datetime.now(UTC)
-        """When it last answered, by the cluster's own clock."""
+        """Time of its last answer, by the cluster's clock."""
 
     def read(self, path: str, **query: str) -> dict[str, Any]:
-        """The JSON at a path that every cluster has. Raises ClusterUnreachable."""
+        """Returns the JSON at a path that every cluster has. Raises ClusterUnreachable."""
         answer = self.find(path, **query)
         if answer is None:
             raise ClusterUnreachable(f"it has no {path}; is this a Kubernetes API server?")
         return answer
 
     def find(self, path: str, **query: str) -> dict[str, Any] | None:
-        """The JSON at a path; None where there is nothing. Raises ClusterUnreachable."""
+        """Returns the JSON at a path. None: not found. Raises ClusterUnreachable."""
         try:
             return self._answer(path, query)
         except (ValueError, KeyError):
             reason = "its answer is not that of a Kubernetes API server"
         except ClusterUnreachable as refusal:
             reason = str(refusal)
-        self._connection = None  # credentials may have expired: the next question reads them anew
+        self._connection = None  # credentials may have expired: the next request reads them again
         raise ClusterUnreachable(reason) from None
 
     def read_text(self, path: str, **query: str) -> str:
-        """The text at a path, such as the log of a pod. Raises ClusterUnreachable, also where there is none."""
+        """Returns the text at a path, such as the log of a pod. Raises ClusterUnreachable, also if nothing is there."""
         response, content = self._call("GET", path, query)
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}")
         return content.decode(errors="replace")
 
     def dry_run(self, path: str, body: object) -> tuple[int, str]:
-        """Status and text with which the API server answers to the making of an object, without making it.
+        """Requests the creation of an object as a dry run. Returns the status and text of the API server's answer.
 
-        Raises ClusterUnreachable when no answer comes.
+        Raises ClusterUnreachable if no answer arrives.
         """
         response, content = self._call("POST", path, {"dryRun": "All"}, body=body)
         return response.status, content.decode(errors="replace")
 
     def proxy(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
-        """Status and text with which a pod or Service behind the API server's proxy answers within `seconds`.
+        """Proxies a request to a pod or Service. Returns the status and body of an answer within `seconds`.
 
-        Raises ClusterUnreachable when no answer comes; one of the API server itself is a Status object.
+        If the API server itself answers, the body is a Status object. Raises ClusterUnreachable if no answer arrives.
         """
         response, content = self._call(method, path, body=body, seconds=seconds)
         return response.status, content.decode(errors="replace")
@@ -81,7 +81,7 @@ class ClusterApi:
         date = response.headers.get("Date")
         self.answered_at = parsedate_to_datetime(date) if date else datetime.now(UTC)
         if response.status == HTTPStatus.NOT_FOUND:
-            return None  # in plain text, where the whole API group is missing
+            return None  # in plain text if the whole API group is missing
         answer: dict[str, Any] = json.loads(content)
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}, {answer.get('message', 'no reason given')}")
@@ -96,7 +96,7 @@ class ClusterApi:
         body: object = None,
         seconds: float = _ANSWER_SECONDS,
     ) -> tuple[Any, bytes]:
-        """The response, whatever its status, and its content. Raises ClusterUnreachable when none comes."""
+        """Returns the response, with any status, and its content. Raises ClusterUnreachable if none arrives."""
         try:
             if self._connection is None or not self._connection.is_current():
                 self._connection = Connection(self._kubeconfig)
@@ -117,9 +117,9 @@ class ClusterApi:
 
 
 def cluster_api(kubeconfig: str | Mapping[str, Any], context: str | None) -> ClusterApi:
-    """The API server behind a kubeconfig, in the context named or its current one; one client for each.
+    """Returns the client of a kubeconfig and context, which later calls share. None: the current context.
 
-    A program in YAML hands over a kubeconfig in JSON as an object. Raises pulumi.RunError when it is no kubeconfig.
+    A YAML program passes a kubeconfig in JSON as an object. Raises pulumi.RunError if the text is not a kubeconfig.
     """
     return _cluster_api(kubeconfig if isinstance(kubeconfig, str) else json.dumps(kubeconfig), context)
 

@@ -1,7 +1,7 @@
-"""From a kubeconfig to a client of its cluster, with whatever credentials kubectl would find there.
+"""Makes a client from a kubeconfig, with the credentials that kubectl would use.
 
-The official client's own loader only logs that a credential plugin failed, and goes on as nobody. Here the plugin runs
-first, and its token or certificate takes its place.
+If a credential plugin fails, the official client's loader only logs the failure and continues without credentials. This
+module runs the plugin first, and puts its token or certificate into the kubeconfig in place of the plugin.
 """
 
 import base64
@@ -29,14 +29,14 @@ _IDENTITIES = (
 
 
 class NoConnection(Exception):
-    """The kubeconfig leads nowhere; the text says why in one line."""
+    """The kubeconfig cannot be used. The message gives the reason in one line."""
 
 
 class Connection:
-    """A client, and how long its credentials last."""
+    """A client, and the time at which its credentials expire."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Raises NoConnection, urllib3's HTTPError, and OSError."""
+        """Raises NoConnection, urllib3's HTTPError or OSError."""
         self.expires: datetime | None = None
         document = deepcopy(dict(kubeconfig))
         try:
@@ -47,17 +47,17 @@ class Connection:
             else:
                 document["users"] = []
             self.client = _client(document)
-        except ImportError as fault:  # a proxy of a kind that needs another library
+        except ImportError as fault:  # a kind of proxy that needs another library
             raise NoConnection(str(fault)) from None
         except (config.ConfigException, ValueError, TypeError, KeyError, AttributeError) as fault:
             raise NoConnection(f"its kubeconfig cannot be used: {' '.join(str(fault).split())}") from None
 
     def is_current(self) -> bool:
-        """Whether its credentials still hold, as far as they say."""
+        """Whether the credentials are still valid. Credentials without an expiry time always count as valid."""
         return self.expires is None or datetime.now(UTC) < self.expires
 
     def _resolved(self, name: str, user: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
-        """The user with the content of its token file, or what its plugin gave, in place of them."""
+        """Returns the user with its token file or plugin replaced by the credentials that they provide."""
         plain = {key: value for key, value in user.items() if key not in ("exec", "tokenFile")}
         if "tokenFile" in user:
             return plain | {"token": Path(user["tokenFile"]).read_text().strip()}
@@ -76,13 +76,13 @@ class Connection:
 
 
 def _of(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
-    """The `context`, `cluster` or `user` of that name. Raises KeyError."""
+    """Returns the `context`, `cluster` or `user` of this name. Raises KeyError."""
     found: dict[str, Any] = {entry["name"]: entry for entry in document[f"{kind}s"]}[name][kind]
     return found or {}
 
 
 def _run(name: str, plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the credential that a plugin prints, as client.authentication.k8s.io describes it."""
+    """Runs a plugin. Returns the status of the ExecCredential that it prints (client.authentication.k8s.io)."""
     command = plugin.get("command")
     if plugin.get("interactiveMode") == "Always":
         raise NoConnection(f"the plugin {command} of user '{name}' asks questions, and nobody is there to answer")

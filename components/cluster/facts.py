@@ -1,6 +1,6 @@
-"""What a cluster says of itself before anything is made: its nodes, and what earlier stacks left.
+"""The state of a cluster before anything is created: its nodes, their pods, and objects of earlier stacks.
 
-Read once, with the official client and the stack's own kubeconfig. Nothing is judged here; see `preflight`.
+This module only reads; `preflight` checks what it returns.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from components.cluster.quantity import amount, whole
 from config.stack.sections import WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
-"""API group and version of groups of pods."""
+"""API group and version of LeaderWorkerSets."""
 
 
 @dataclass(frozen=True)
@@ -23,69 +23,70 @@ class NodeFacts:
 
     name: str
     not_ready: str | None = None
-    """Why the node is not Ready; None: it is."""
+    """Why the node is not Ready. None: Ready."""
     cordoned: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """What pods may ask for in all, by resource."""
+    """Quantity that all pods together can request, by resource."""
 
 
 @dataclass(frozen=True)
 class PodFacts:
-    """A pod that has a node and has not ended."""
+    """A pod that is scheduled and has not finished."""
 
     namespace: str
     name: str
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
-    """What it holds of the node's devices, CPUs (in thousandths) and memory, by resource."""
+    """Devices, CPUs (in thousandths) and memory (in bytes) that the pod requests, by resource."""
     priority: int = 0
-    """Below 0 it gives way to any pod that states none."""
-    ending: bool = False
-    """Whether it was told to end."""
+    """Below 0: any pod without a priority can preempt it."""
+    terminating: bool = False
+    """Whether the pod is being deleted."""
 
 
 @dataclass(frozen=True)
 class VolumeFacts:
-    """A claim or a disk that is already there."""
+    """An existing PersistentVolumeClaim or PersistentVolume."""
 
     size_bytes: int | None
-    """None: its size is not a quantity that can be read."""
+    """None: the size is not a valid quantity."""
     storage_class: str | None = None
     path: str | None = None
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """One cluster, as far as one stack is concerned."""
+    """The state of one cluster that matters to one stack."""
 
     nodes: Sequence[NodeFacts] = ()
     pods: Sequence[PodFacts] = ()
-    """Pods on the nodes that were asked about."""
+    """Pods on the requested nodes."""
     pods_hidden: str | None = None
-    """Why those pods could not be read; None: they were."""
+    """Why these pods could not be read. None: read, or not requested."""
     namespace_labels: Mapping[str, str] | None = None
-    """Labels of the stack's namespace; None: there is no such namespace."""
+    """Labels of the stack's namespace. None: no such namespace."""
     claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """Claims of the stack's namespace, by name; read for weights of kind `claim` alone."""
+    """PersistentVolumeClaims of the stack's namespace, by name. Read only for weights of kind `claim`."""
     disks: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """PersistentVolumes with a local path, by name; not read for weights of kind `host-path`."""
+    """PersistentVolumes with a local path, by name. Not read for weights of kind `host-path`."""
     storage_classes: Mapping[str, bool] = field(default_factory=dict)
-    """Classes that would fill a claim, and whether one that names no class gets them; read for kind `claim` alone. A
-    volume made by hand fills claims of its class, whether or not there is a StorageClass of that name."""
+    """Classes that can bind a claim, and whether a claim without a class gets this one. Read only for kind `claim`.
+    A volume that was created by hand binds claims of its class, even if no StorageClass has that name."""
     leader_worker_sets: bool = False
-    """Whether the cluster knows LeaderWorkerSets; read for servers of several pods alone."""
+    """Whether the cluster has the LeaderWorkerSet API. Read only for servers of several pods."""
 
 
 def read_cluster(
     api: ClusterApi, namespace: str, kind: WeightsKind, *, groups: bool = False, pods_of: Sequence[str] = ()
 ) -> ClusterFacts:
-    """The facts of a cluster that matter to a namespace, its kind of weights and its groups.
+    """Reads the cluster's state for one namespace and kind of weights.
 
-    The pods of the nodes `pods_of` are read one node at a time: a large cluster has more than anybody wants to list.
-    Raises ClusterUnreachable when it does not answer, or the credentials do not let it.
+    `groups`: whether the server needs LeaderWorkerSets. `pods_of`: nodes whose pods to read, one node at a time,
+    because listing every pod is too slow on large clusters.
+    Raises ClusterUnreachable if the cluster does not answer, or the credentials do not permit a request.
     """
     try:
         return _with_pods(_facts(api, namespace, kind, groups), api, pods_of)
@@ -113,7 +114,7 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
 
 
 def _with_pods(facts: ClusterFacts, api: ClusterApi, nodes: Sequence[str]) -> ClusterFacts:
-    """The facts with the nodes' pods. Who may look at nodes may not always look at everybody's pods."""
+    """Adds the nodes' pods to the facts, or the reason if the credentials may not list pods of all namespaces."""
     try:
         return replace(facts, pods=tuple(pod for node in nodes for pod in _pods(api, node)))
     except ClusterUnreachable as refusal:
@@ -129,7 +130,7 @@ Facts = TypeVar("Facts")
 
 
 def _each(read: Callable[[dict[str, Any]], Facts], objects: Sequence[dict[str, Any]]) -> Iterator[Facts]:
-    """The objects that can be read. One that somebody else made, and that is not as expected, hides no other."""
+    """Yields the objects that can be read, and skips malformed objects of other users."""
     for each in objects:
         with suppress(KeyError, TypeError, AttributeError):
             yield read(each)
@@ -144,7 +145,7 @@ def _pod(pod: dict[str, Any]) -> PodFacts:
         labels=metadata.get("labels") or {},
         devices=_devices(spec),
         priority=spec.get("priority") or 0,
-        ending="deletionTimestamp" in metadata,
+        terminating="deletionTimestamp" in metadata,
     )
 
 
@@ -152,7 +153,8 @@ _SHARED = ("cpu", "memory")
 
 
 def _devices(spec: dict[str, Any]) -> dict[str, int]:
-    """CPU, memory and extended resources: of all containers together, or of the init container that wants most."""
+    """Returns requests of CPU, memory and extended resources: the sum over the containers, or the largest request of an
+    init container if that is larger."""
     together: Counter[str] = Counter()
     for container in spec.get("containers") or []:
         together.update(_of_container(container))
@@ -168,7 +170,7 @@ def _of_container(container: dict[str, Any]) -> dict[str, int]:
 
 
 def node_facts(node: dict[str, Any]) -> NodeFacts:
-    """A node as the API server describes it."""
+    """Reads a node from the API server's JSON."""
     spec, status = node.get("spec") or {}, node.get("status") or {}
     return NodeFacts(
         name=node["metadata"]["name"],
@@ -188,7 +190,7 @@ def _not_ready(conditions: Sequence[Mapping[str, str]]) -> str | None:
 
 
 def _claim(claim: dict[str, Any]) -> tuple[str, VolumeFacts]:
-    """Name and size: what the claim got; what it asked for while it waits for its first pod."""
+    """Returns name and size: the capacity of a bound claim, or the request of one that waits for its first pod."""
     spec = claim.get("spec") or {}
     granted = (claim.get("status") or {}).get("capacity") or (spec.get("resources") or {}).get("requests") or {}
     size = whole(granted.get("storage"))
@@ -196,13 +198,13 @@ def _claim(claim: dict[str, Any]) -> tuple[str, VolumeFacts]:
 
 
 def _handmade(disks: Sequence[dict[str, Any]]) -> dict[str, bool]:
-    """The classes of volumes that wait for a claim; the class without a name is what a claim gets by default."""
+    """Returns the classes of available volumes. A claim without a class can bind a volume of the unnamed class."""
     free = [disk.get("spec") or {} for disk in disks if (disk.get("status") or {}).get("phase") == "Available"]
     return {spec.get("storageClassName") or "": not spec.get("storageClassName") for spec in free}
 
 
 def _storage_class(storage_class: dict[str, Any]) -> tuple[str, bool]:
-    """Its name, and whether it is the default."""
+    """Returns the name of the class, and whether it is the default."""
     metadata = storage_class["metadata"]
     marked = (metadata.get("annotations") or {}).get("storageclass.kubernetes.io/is-default-class")
     return metadata["name"], marked == "true"

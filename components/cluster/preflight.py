@@ -1,7 +1,6 @@
-"""The look at the cluster before the first resource: does it have what the stack relies on, and what is there already?
+"""Preflight: checks the cluster before anything is created, and finds objects to adopt.
 
-All faults come in one message and nothing is made. A cluster that cannot be reached is a warning in
-a preview, which then knows nothing of it, and ends an `up`.
+Reports all faults in one message. If the cluster cannot be reached, a preview warns and `up` fails.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +10,8 @@ import pulumi
 
 from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.cluster.devices_in_use import devices_in_use, wanted_room
 from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts, VolumeFacts
-from components.cluster.held_devices import held_devices, wanted_room
 from components.cluster.quantity import amount, shown, whole
 from components.cluster.settling import STATE_TAINTS, read_settled
 from components.cluster.whole_gpus import gpu_kind_faults
@@ -33,33 +32,32 @@ _STATES = {
     "node.cloudprovider.kubernetes.io/uninitialized": "is not yet known to the cloud's controller",
     "ToBeDeletedByClusterAutoscaler": "is about to be removed by the cluster autoscaler",
 }
-"""Taints that tell of a node's state and go with it: to list them in the stack would be no cure."""
+"""Taints that reflect a node's state and disappear with it. Tolerating them in the stack would not help."""
 
 
 _MAX_NAMED = 3
-"""Nodes that one warning names."""
+"""Nodes that one warning names at most."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the preflight found and the program goes by."""
+class PreflightResult:
+    """What the program makes or adopts, as far as the cluster decides it."""
 
     make_namespace: bool = True
-    """Whether the namespace is this stack's own: missing, or made by it earlier."""
+    """Whether the stack owns the namespace: it does not exist, or the stack created it earlier."""
     adopt_namespace: str | None = None
-    """Id of the namespace to be taken over; None: there is none yet."""
+    """ID of the namespace to adopt. None: none exists."""
     adopt_claim: str | None = None
-    """Id of the claim to be taken over; None: there is none yet."""
+    """ID of the claim to adopt. None: none exists."""
 
 
 def preflight(
     instance: str, volume: str, stack: StackConfig, api: ClusterApi, volume_bytes: int | None, serving: Serving
-) -> Found:
-    """What is there already, after the cluster was found fit for the stack and its server.
+) -> PreflightResult:
+    """Checks the cluster for the stack and its server. Returns what to make and what to adopt.
 
-    `instance` is the stack, and `volume` what its weights' claim is called, or the claim of each node begins with.
-
-    Raises pulumi.RunError with every fault, or when an `up` cannot reach the cluster.
+    `instance`: name of the stack. `volume`: name of the claim for the weights, or prefix of each node's claim.
+    Raises pulumi.RunError with every fault, or if `up` cannot reach the cluster.
     """
     groups = serving.pods > 1
     pods_of = stack.nodes.names if serving.gpus else ()
@@ -75,34 +73,34 @@ def preflight(
         if not pulumi.runtime.is_dry_run():
             raise pulumi.RunError(f"{message}; nothing was created") from None
         pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
-        return Found()
+        return PreflightResult()
     faults = [*node_faults(stack, facts.nodes), *volume_faults(volume, stack, facts, volume_bytes)]
     faults += group_faults(facts) if groups else []
-    faults += _held_faults(instance, stack, facts, serving)
+    faults += _in_use_faults(instance, stack, facts, serving)
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
     if words := stray_stage(stack, facts.nodes):
         pulumi.warn(words)
-    return _found(instance, claim_name(volume), stack, facts)
+    return _result(instance, claim_name(volume), stack, facts)
 
 
-def _held_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> Sequence[str]:
-    """Devices that others hold, where an `up` could not end well; else they are warnings, as all are in a preview."""
+def _in_use_faults(instance: str, stack: StackConfig, facts: ClusterFacts, serving: Serving) -> Sequence[str]:
+    """Returns a fault for devices in use if `up` could not succeed. Otherwise, and in a preview, warns."""
     if facts.pods_hidden:
         pulumi.warn(f"whether other pods hold devices of the nodes was not checked: {facts.pods_hidden}")
-    held = held_devices(instance, stack, facts, serving)
-    if held.prevents and not pulumi.runtime.is_dry_run():
-        return held.lines
-    for line in held.lines:
+    in_use = devices_in_use(instance, stack, facts, serving)
+    if in_use.prevents and not pulumi.runtime.is_dry_run():
+        return in_use.lines
+    for line in in_use.lines:
         pulumi.warn(line)
     return []
 
 
-def _found(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -> Found:
+def _result(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -> PreflightResult:
     namespace, existing = stack.cluster.namespace, facts.namespace_labels
     is_own = existing is not None and labels(instance, "namespace").items() <= existing.items()
-    return Found(
+    return PreflightResult(
         make_namespace=existing is None or is_own,
         adopt_namespace=namespace if is_own else None,
         adopt_claim=f"{namespace}/{claim}" if claim in facts.claims else None,
@@ -110,7 +108,7 @@ def _found(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -
 
 
 def group_faults(facts: ClusterFacts) -> list[str]:
-    """What keeps a server from running as groups of pods."""
+    """Returns why a server cannot run as groups of pods."""
     if facts.leader_worker_sets:
         return []
     return [
@@ -120,7 +118,7 @@ def group_faults(facts: ClusterFacts) -> list[str]:
 
 
 def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
-    """What keeps the stack's nodes from staging and serving, one line each."""
+    """Returns why the stack's nodes cannot stage and serve, one line for each reason."""
     if not stack.nodes.names:
         return _unnamed_faults(stack, nodes)
     by_name = {node.name: node for node in nodes}
@@ -148,9 +146,9 @@ def _unnamed_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]
 
 
 def stray_stage(stack: StackConfig, nodes: Sequence[NodeFacts]) -> str | None:
-    """That the stage pod may land where the server cannot; None: it cannot, or nothing would come of it.
+    """Returns a warning if the stage pod may run on a node where the server cannot. None: no such node, or harmless.
 
-    A claim whose class binds it at its first pod stays where that pod was: on a node's own disk for good.
+    If a storage class of local disks binds the claim to the first pod's node, the weights stay on that node.
     """
     if stack.nodes.names or stack.nodes.gpu is None or stack.weights.kind is not WeightsKind.CLAIM:
         return None
@@ -188,7 +186,7 @@ def _gpu_faults(nodes: Nodes, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
 
 
 def _room_faults(engine: Engine, node: NodeFacts) -> Iterator[str]:
-    """More CPUs or memory than the node has in all: the scheduler would say so when everything is staged."""
+    """Yields a fault if a pod requests more than the node has. The scheduler would report this only after staging."""
     for resource, count in wanted_room(engine.cpus, engine.memory).items():
         total = amount(resource, node.allocatable.get(resource))
         if total is not None and total < count:
@@ -208,7 +206,7 @@ def _lacking(node: NodeFacts, resource: str, expected: int, key: str) -> Iterato
 def _untolerated(tolerated: Sequence[Taint], node: NodeFacts) -> Iterator[str]:
     for taint in node.taints:
         if taint["key"] in STATE_TAINTS and (node.not_ready or node.cordoned):
-            continue  # that fault is named already
+            continue  # already reported
         if state := _STATES.get(taint["key"]):
             yield f"{state} (taint {taint['key']}); the taint goes when that is over"
             continue
@@ -225,7 +223,7 @@ def _tolerates(known: Taint, taint: Mapping[str, str]) -> bool:
 
 
 def volume_faults(volume: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
-    """What is wrong with volumes that are already there under this stack's names, or cannot be made, one line each."""
+    """Returns faults of existing volumes with this stack's names, and of the storage class of a new claim."""
     match stack.weights.kind:
         case WeightsKind.CLAIM:
             claim = claim_name(volume)

@@ -7,10 +7,11 @@ from components.cluster.api import ClusterUnreachable, cluster_api
 
 
 def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
-    """The provider for one context of a kubeconfig. Another cluster replaces every object, another address none.
+    """Returns the provider for one context of a kubeconfig.
 
-    A preview that cannot reach the cluster keeps what the provider was made with, so that it shows the steps of an
-    update on the same cluster. Raises pulumi.RunError where an `up` cannot reach it.
+    Changing to another cluster replaces every object; another address of the same cluster replaces none. A preview that
+    cannot reach the cluster keeps the provider's earlier inputs, and so shows an update of the same cluster.
+    Raises pulumi.RunError if `up` cannot reach the cluster.
     """
     identifier = _cluster_identifier(kubeconfig, context)
     return Provider(
@@ -19,7 +20,7 @@ def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
         context=context,
         cluster_identifier=identifier,
         enable_server_side_apply=True,
-        # Changed in place, a program or a token in the cluster replaces neither Job nor server.
+        # A program or token that is updated in place replaces neither the Job nor the server.
         enable_config_map_mutable=True,
         enable_secret_mutable=True,
         opts=pulumi.ResourceOptions(ignore_changes=["clusterIdentifier", "kubeconfig"] if identifier is None else None),
@@ -27,7 +28,7 @@ def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
 
 
 def _cluster_identifier(kubeconfig: str, context: str | None) -> str | None:
-    """UID of the namespace that every cluster has; None where a preview cannot reach the cluster."""
+    """Returns the UID of the namespace `kube-system`. None: a preview cannot reach the cluster."""
     try:
         return str(cluster_api(kubeconfig, context).read("/api/v1/namespaces/kube-system")["metadata"]["uid"])
     except ClusterUnreachable as reason:

@@ -1,4 +1,4 @@
-"""Quantities in objects of the cluster, which anybody may have written: "8", "1k", "1e12", "5Ei", "100m"."""
+"""Quantities of Kubernetes objects in every notation: "8", "1k", "1e12", "5Ei", "100m"."""
 
 import math
 from decimal import Decimal
@@ -7,7 +7,7 @@ from kubernetes.utils.quantity import parse_quantity
 
 
 def amount(resource: str, quantity: object) -> int | None:
-    """What a quantity of a resource stands for: CPUs in thousandths, all else in whole numbers; None: it is none."""
+    """Parses a quantity of a resource: CPUs in thousandths, others as whole numbers. None: not a quantity."""
     if resource != "cpu":
         return whole(quantity)
     try:
@@ -18,7 +18,7 @@ def amount(resource: str, quantity: object) -> int | None:
 
 
 def shown(resource: str, number: int) -> str:
-    """An `amount` as Kubernetes writes it: "7500m" CPUs, "224.0Gi" of memory, "8" of any other resource."""
+    """Formats an `amount` as Kubernetes does: "7500m" for CPUs, "224.0Gi" for memory, "8" for other resources."""
     match resource:
         case "cpu":
             return f"{number}m"
@@ -28,7 +28,7 @@ def shown(resource: str, number: int) -> str:
 
 
 def whole(quantity: object) -> int | None:
-    """The number that a quantity stands for, rounded up as Kubernetes does; None: it is no quantity."""
+    """Parses a quantity, rounded up to a whole number as Kubernetes does. None: not a quantity."""
     try:
         number: Decimal = parse_quantity(quantity)  # type: ignore[no-untyped-call]
         return math.ceil(number)

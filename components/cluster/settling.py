@@ -1,4 +1,4 @@
-"""Waits for nodes that have just become Ready, from which Kubernetes has not yet removed the taint of the old state."""
+"""Waits for Kubernetes to remove taints such as `not-ready` from nodes that have just become Ready."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,17 +10,17 @@ STATE_TAINTS = (
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/unschedulable",
 )
-"""What Kubernetes itself puts on a node that is not Ready or is cordoned: to tolerate it would be no cure."""
+"""Taints that Kubernetes puts on a node that is not Ready or is cordoned. Tolerating them would not help."""
 
 SETTLE_SECONDS = 30.0
-"""Our own choice: Kubernetes needs seconds, and a taint that stays longer is a fault."""
+"""Our own choice: Kubernetes removes these taints within seconds; one that stays longer is a fault."""
 LOOK_AGAIN_SECONDS = 0.5
 
 
 def read_settled(
     read: Callable[[], ClusterFacts], names: Sequence[str], seconds: float = SETTLE_SECONDS
 ) -> ClusterFacts:
-    """What `read` returns once no node of these names (none: any node) is settling, or when the time is over."""
+    """Calls `read` until no node in `names` has an outdated taint, for `seconds` at most. Empty `names`: any node."""
     deadline = time.monotonic() + seconds
     facts = read()
     while any(_settling(node) for node in facts.nodes if not names or node.name in names):

@@ -1,6 +1,6 @@
-"""What a cluster warns of in one namespace: why a pod is not made or not started, where the pod does not say so itself.
+"""Warning events of one namespace: why a pod is not created or not started, if its status does not say so.
 
-Somebody who may not read events does without.
+Skipped if the credentials cannot list events.
 """
 
 import time
@@ -15,7 +15,7 @@ _REQUEST_INTERVAL_SECONDS = 10.0
 
 
 class ClusterWarnings:
-    """The warnings of one namespace."""
+    """The warning events of one namespace."""
 
     def __init__(self, api: ClusterApi, namespace: str) -> None:
         self._api, self._path = api, f"/api/v1/namespaces/{namespace}/events"
@@ -23,16 +23,16 @@ class ClusterWarnings:
         self._events: Sequence[Mapping[str, Any]] = ()
 
     def of_pod(self, uid: str) -> str | None:
-        """The last warning about a pod; None: there is none."""
+        """Returns the last warning about a pod. None: no warning."""
         return _last([event for event in self._read() if event["involvedObject"].get("uid") == uid])
 
     def of_claim(self, claim: str) -> str | None:
-        """The last warning about a PersistentVolumeClaim; None: there is none."""
+        """Returns the last warning about a PersistentVolumeClaim. None: no warning."""
         about = {"kind": "PersistentVolumeClaim", "name": claim}
         return _last([event for event in self._read() if about.items() <= event["involvedObject"].items()])
 
     def of_making(self, workload: str, since: datetime) -> str | None:
-        """The last failure to make a part of a workload, each of which is named after it; None: none `since` then."""
+        """Returns the last failure to create an object of a workload, matched by name. None: none after `since`."""
         return _last(
             [
                 event
@@ -59,6 +59,6 @@ def _last(events: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _moment(event: Mapping[str, Any]) -> datetime:
-    """When it was last seen; of the two kinds of reporters each fills in its own field."""
+    """Returns when the event was last seen. The two versions of the events API use different fields."""
     seen = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
     return datetime.fromisoformat(seen) if seen else datetime.fromtimestamp(0, UTC)

@@ -1,4 +1,4 @@
-"""Whether a node's GPUs are of the kind that the plan counts on, and whole: not shared, not a part, not virtual."""
+"""Checks that a node's GPUs are of the kind that the plan expects, and whole: not shared, partitioned or virtual."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from components.cluster.facts import NodeFacts
 from config.catalogue import Gpu
 
 _PARTS = ("-SHARED", "-MIG-")
-"""What the product label of a GPU that is shared in time, or of a slice of one, has in it."""
+"""Parts of the product label of a time-shared GPU or a MIG slice."""
 
 
 def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
-    """What is wrong with a node's GPUs, one phrase each. Labels that a node lacks say nothing."""
+    """Yields faults of a node's GPUs. A label that the node lacks is not checked."""
     product = node.labels.get(gpu.vendor.product_label)
     marks = [
         f"{label}={value}"
@@ -29,5 +29,5 @@ def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
 
 
 def _is_of(product: str, label: str) -> bool:
-    """Whether a product is that of the label, or one of its forms: NVIDIA-H200-NVL is an NVIDIA-H200, an H20 is not."""
+    """Whether a product is that of the label or a variant: NVIDIA-H200-NVL is an NVIDIA-H200, NVIDIA-H20 is not."""
     return product.startswith(label) and product[len(label) : len(label) + 1] in ("", "-", "_")

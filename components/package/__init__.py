@@ -1,4 +1,4 @@
-"""What the Pulumi package has."""
+"""The components of the Pulumi package."""
 
 from collections.abc import Sequence
 

@@ -9,11 +9,11 @@ from components.package import COMPONENTS, PACKAGE
 
 REFERENCE_FILE = Path(__file__).resolve().parents[2] / "docs/components.md"
 OPENING_FILE = Path(__file__).parent / "opening.md"
-"""The part of the page that is written by hand."""
+"""The handwritten part of the page."""
 
 
 def reference() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     schema = Analyzer(PACKAGE).analyze(list(COMPONENTS))
     return "\n".join([OPENING_FILE.read_text(), *_components(schema), *_types(schema)])
 

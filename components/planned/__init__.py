@@ -1,1 +1,1 @@
-"""What is settled before anything is made: the plan's verdict, the cluster, and the arguments that follow from them."""
+"""What is decided before anything is created: the plan, the check of the cluster, and the components' arguments."""

@@ -1,4 +1,4 @@
-"""The sections of a stack, read, planned and held against the cluster: refused before anything is made."""
+"""Reads a stack's sections, plans them and checks the cluster; fails before anything is created."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ import pulumi
 from components.arguments import ServerEngine, ServerPods, StartLimits
 from components.cluster.admission import refusals
 from components.cluster.api import cluster_api
-from components.cluster.preflight import Found, preflight
+from components.cluster.preflight import PreflightResult, preflight
 from components.planned.server import server_engine, server_pods, start_limits
 from components.planned.server_pods import server_pods_to_come
 from components.planned.verdict import judged_plan
@@ -26,42 +26,42 @@ from planner.time_limits import limits_at_floor
 
 @dataclass(frozen=True)
 class PlannedModel:
-    """A model that its plan found to fit."""
+    """A model whose plan was not rejected."""
 
     stack: StackConfig
     lock: WeightsLock | None
-    """The weights lock file; None: there is none."""
+    """The weights lock file. None: no lock."""
     plan: Plan
     limits: TimeLimits
 
     @property
     def digest(self) -> str:
-        """Identity of the weights."""
+        """Digest of the weights."""
         return weights_digest(self.stack.model, self.lock.sha256 if self.lock else None)
 
     @property
     def engine(self) -> ServerEngine:
-        """The engine, as `InferenceServer` takes it."""
+        """The argument `engine` of `InferenceServer`."""
         return server_engine(self.plan, self.stack.engine)
 
     @property
     def pods(self) -> ServerPods:
-        """The pods, as `InferenceServer` takes them."""
+        """The argument `pods` of `InferenceServer`."""
         return server_pods(self.plan, self.stack.engine)
 
     @property
     def start_limits(self) -> StartLimits:
-        """The time limits, as `InferenceServer` takes them."""
+        """The argument `limits` of `InferenceServer`."""
         return start_limits(self.limits)
 
     @property
     def serving(self) -> Serving:
-        """The server's pods, as the preflight needs them."""
+        """The server's pods, for the preflight."""
         return Serving.of(self.engine, self.pods, self.start_limits)
 
 
 def planned_model(name: str, sections: dict[str, Any]) -> PlannedModel:
-    """The plan of the component `name` with these sections, once its summary and warnings are printed.
+    """Plans the component `name` with these sections, and prints the summary and warnings of the plan.
 
     Raises pulumi.RunError with every fault of the sections, or every reason why the plan is rejected.
     """
@@ -80,12 +80,12 @@ def planned_model(name: str, sections: dict[str, Any]) -> PlannedModel:
 
 @dataclass(frozen=True)
 class CheckedCluster:
-    """What is known of the cluster before anything is made."""
+    """The result of the check before anything is created."""
 
     namespace: pulumi.Input[str]
-    """Namespace of all objects: what is made in it waits until the cluster was checked."""
-    found: Found
-    """What is there already."""
+    """Namespace of all objects. An output resolves only after the check, so that objects in the namespace wait."""
+    preflight: PreflightResult
+    """What to make and what to adopt."""
 
 
 def checked_cluster(
@@ -95,35 +95,35 @@ def checked_cluster(
     kubeconfig: pulumi.Input[str] | None,
     context: str | None,
 ) -> CheckedCluster:
-    """The cluster, found fit for a plan and a volume called `volume`; or what could not be checked is said.
+    """Checks the cluster for a plan and a volume called `volume`; warns if it cannot be checked yet.
 
-    Raises pulumi.RunError with every fault. Where the kubeconfig comes from another resource, that happens when it is
-    known, and nothing that an earlier stack left is taken over.
+    If the namespace or kubeconfig comes from another resource, the check runs once both are known, and the stack adopts
+    nothing. Raises pulumi.RunError with every fault.
     """
     if kubeconfig is None:
-        return CheckedCluster(namespace, Found())
+        return CheckedCluster(namespace, PreflightResult())
 
-    def look(within: str, config: str) -> Found:
+    def check(within: str, config: str) -> PreflightResult:
         stack = planned.stack.model_copy(update={"cluster": Cluster(context=context, namespace=within)})
         api = cluster_api(config, context)
-        found = preflight(stack_name(), volume, stack, api, planned.plan.volume_bytes, planned.serving)
+        result = preflight(stack_name(), volume, stack, api, planned.plan.volume_bytes, planned.serving)
         if reasons := refusals(api, within, server_pods_to_come(stack, planned.serving, planned.digest)):
             summary = f"namespace '{within}' would not take the server's pod, nothing was created:"
             raise pulumi.RunError("\n  ".join([summary, *reasons]))
-        return found
+        return result
 
     if isinstance(namespace, str) and isinstance(kubeconfig, str):
-        return CheckedCluster(namespace, look(namespace, kubeconfig))
+        return CheckedCluster(namespace, check(namespace, kubeconfig))
 
-    def look_later(known: Any) -> pulumi.Input[str]:
+    def check_later(known: Any) -> pulumi.Input[str]:
         if pulumi.output.contains_unknowns(known):
             pulumi.warn(
                 "the cluster was not checked: its kubeconfig or the namespace is not known before they are created; "
                 "`pulumi up` checks it before it makes anything there"
             )
             return namespace
-        look(*known)
+        check(*known)
         return cast(str, known[0])
 
     both = pulumi.Output.all(namespace, kubeconfig)
-    return CheckedCluster(pulumi.Output.unsecret(both.apply(look_later, run_with_unknowns=True)), Found())
+    return CheckedCluster(pulumi.Output.unsecret(both.apply(check_later, run_with_unknowns=True)), PreflightResult())

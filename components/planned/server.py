@@ -1,4 +1,4 @@
-"""A plan as the arguments of `InferenceServer`: nothing is decided here."""
+"""Translates a plan into the arguments of `InferenceServer`."""
 
 from components.arguments import ServerEngine, ServerPods, StartLimits
 from config.quantity import quantity_bytes, whole_gibibytes
@@ -8,7 +8,7 @@ from planner import TimeLimits
 
 
 def server_engine(plan: Plan, engine: sections.Engine) -> ServerEngine:
-    """The engine of a plan; the stack's own environment wins over the plan's."""
+    """Returns the engine of a plan. The stack's environment takes precedence over the plan's."""
     return {
         "name": engine.name,
         "image": engine.image,
@@ -19,8 +19,7 @@ def server_engine(plan: Plan, engine: sections.Engine) -> ServerEngine:
 
 
 def server_pods(plan: Plan, engine: sections.Engine) -> ServerPods:
-    """The pods of a plan. What is written to `/dev/shm` counts against the memory limit, so the limit has room for
-    it."""
+    """Returns the pods of a plan. The memory limit includes `/dev/shm`, because Kubernetes counts it as memory."""
     shared = plan.host.shared_memory_bytes
     request = limit = whole_gibibytes(plan.host.memory_bytes) if plan.host.memory_bytes else None
     if engine.memory:
@@ -39,7 +38,7 @@ def server_pods(plan: Plan, engine: sections.Engine) -> ServerPods:
 
 
 def start_limits(limits: TimeLimits) -> StartLimits:
-    """The time limits that follow from a plan."""
+    """Returns the time limits of a plan."""
     return {
         "engine_ready_seconds": limits.engine_ready_seconds,
         "startup_period_seconds": limits.startup_period_seconds,

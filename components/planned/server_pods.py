@@ -1,4 +1,4 @@
-"""The server's pods as they will be, for whoever asks about them before anything is made."""
+"""The server's future pods, for checks before anything is created."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from config.stack.sections import StackConfig, WeightsKind
 
 
 def server_pods_to_come(stack: StackConfig, serving: Serving, digest: str) -> Sequence[dict[str, Any]]:
-    """One pod of each role, with stand-ins for the names that Pulumi makes."""
+    """Returns one pod for each role, with placeholders for the names that Pulumi generates."""
     nodes = stack.nodes
     source = {"persistent_volume_claim": {"claim_name": "weights"}}
     if stack.weights.kind is WeightsKind.HOST_PATH:

@@ -1,4 +1,4 @@
-"""The plan's verdict in the preview: a summary to read, warnings to heed, and an end where the plan cannot work."""
+"""Prints the plan's summary and warnings in a preview, and fails if the plan is rejected."""
 
 import pulumi
 
@@ -7,9 +7,9 @@ from planner.report.summary import headline, summary
 
 
 def judged_plan(request: FitRequest) -> Plan:
-    """The plan of a request, once its summary and warnings are printed.
+    """Plans a request, and prints the summary and warnings of the plan.
 
-    Raises pulumi.RunError with every reason when the plan is rejected, so that nothing is made.
+    Raises pulumi.RunError with every reason if the plan is rejected.
     """
     plan = fit(request)
     if plan.verdict == "rejected":

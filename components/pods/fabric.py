@@ -1,7 +1,7 @@
-"""What the pods of a group need to talk over the fabric: devices, environment, and a check before the engine starts.
+"""The fabric's part of a group's pods: devices, environment, and a check before the engine starts.
 
-InfiniBand and EFA differ here and nowhere else. Both get their devices from a device plugin by resource, never by a
-host path; the ranks first meet over TCP, on an interface that is named so that nobody binds to loopback.
+Only this module distinguishes InfiniBand and EFA. Both get devices from a device plugin as a resource, never as a host
+path. The ranks connect over TCP first; the environment names the interface, so that no rank binds to loopback.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ CHECK = Path(__file__).parent.parent / "in_pod" / "fabric_check.py"
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 _POD_INTERFACE = "eth0"
-"""The interface of the cluster's network in every pod, as the container runtime names it."""
+"""The pod network's interface, as the container runtime names it in every pod."""
 
 
 def environment(fabric: Fabric | None) -> dict[str, str]:
-    """Environment of NCCL, or of RCCL, which reads the same names; None: sockets over the pods' own network.
+    """Returns the environment of NCCL or RCCL, which read the same names. None: sockets over the pod network.
 
-    NCCL_NET makes NCCL fail where it would otherwise fall back on sockets without a word. Names and values:
+    With NCCL_NET, NCCL fails instead of silently falling back to sockets. Names and values:
     docs.nvidia.com/deeplearning/nccl/user-guide, environment variables; the AWS EFA guide for FI_PROVIDER.
     """
     interface = (fabric and fabric.interface) or _POD_INTERFACE
@@ -31,41 +31,41 @@ def environment(fabric: Fabric | None) -> dict[str, str]:
         return sockets
     if fabric.kind is FabricKind.EFA:
         return sockets | {"FI_PROVIDER": "efa"}
-    # Without the equals sign mlx5_1 would stand for mlx5_10 too.
+    # Without the equals sign, mlx5_1 would also match mlx5_10.
     devices = {"NCCL_IB_HCA": "=" + ",".join(fabric.devices)} if fabric.devices else {}
     distance = {"NCCL_NET_GDR_LEVEL": str(fabric.gpu_direct)} if fabric.gpu_direct else {}
     return sockets | {"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB"} | devices | distance
 
 
 def resources(fabric: Fabric | None) -> dict[str, str]:
-    """The fabric's part of a container's resource limits."""
+    """Returns the fabric's part of a container's resource limits."""
     return {fabric.resource: str(fabric.count)} if fabric else {}
 
 
 def capabilities(fabric: Fabric | None) -> dict[str, Any]:
-    """The fabric's part of a container's security context: locked memory for transfers without the processor.
+    """Returns the fabric's part of a container's security context: the permission to lock memory for RDMA.
 
-    It helps a process that runs as root. For others the container runtime's own limit (LimitMEMLOCK of containerd)
-    decides, which no pod can set; the check reads it.
+    It takes effect only for processes that run as root. For others, the container runtime's limit applies (LimitMEMLOCK
+    of containerd), which a pod cannot set; the check reads that limit.
     """
     return {"capabilities": {"add": ["IPC_LOCK"]}} if fabric else {}
 
 
 def pod_network(fabric: Fabric | None) -> dict[str, Any]:
-    """The fabric's part of a pod's spec."""
+    """Returns the fabric's part of a pod's spec."""
     if fabric is None or fabric.network is PodNetwork.POD:
         return {}
     return {"host_network": True, "dns_policy": "ClusterFirstWithHostNet"}
 
 
 def annotations(fabric: Fabric | None) -> dict[str, str]:
-    """The fabric's part of a pod's annotations."""
+    """Returns the fabric's part of a pod's annotations."""
     attachments = fabric.attachments if fabric else ()
     return {"k8s.v1.cni.cncf.io/networks": ",".join(attachments)} if attachments else {}
 
 
 def check_command(fabric: Fabric | None, mount: str, library: str | None = None) -> list[str] | None:
-    """The command that checks the fabric from within a pod; None: there is nothing to check."""
+    """Returns the command that checks the fabric from within a pod. None: nothing to check."""
     if fabric is None or fabric.kind is not FabricKind.INFINIBAND:
         return None
     named = [f"--device={device}" for device in fabric.devices]
@@ -74,7 +74,7 @@ def check_command(fabric: Fabric | None, mount: str, library: str | None = None)
 
 
 def exclusive_topology(fabric: Fabric | None) -> Mapping[str, str]:
-    """Annotations of a LeaderWorkerSet whose groups each have one part of the fabric to themselves."""
+    """Returns annotations of a LeaderWorkerSet that give each group one part of the fabric for itself."""
     if fabric is None or fabric.topology_label is None:
         return {}
     return {EXCLUSIVE_TOPOLOGY: fabric.topology_label}

@@ -1,6 +1,6 @@
-"""Names of Kubernetes objects that must be found again, or that something outside the stack depends on.
+"""Fixed names of Kubernetes objects that a later stack adopts, or that clients outside the stack use.
 
-They are made from the stack and the component, so that two components of one kind never share an object.
+Each name contains the names of stack and component, so that two components of one kind never share an object.
 """
 
 import re
@@ -11,11 +11,11 @@ from config.errors import StackError
 from config.stack.file import checked_stack_name
 
 _LONGEST = 63
-"""Characters of a DNS label, which a Service's name and the value of a label must be."""
+"""Maximum length of a DNS label. The name of a Service and the value of a label have this limit."""
 
 
 def stack_name() -> str:
-    """The stack, whose name begins that of every object. Raises pulumi.RunError when no object can be called so."""
+    """Returns the name of the stack. Raises pulumi.RunError if the name is not valid in the name of an object."""
     try:
         return checked_stack_name(pulumi.get_stack())
     except StackError as fault:
@@ -23,7 +23,7 @@ def stack_name() -> str:
 
 
 def object_name(name: str) -> str:
-    """`<stack>-<name>`, for the component `name`. Raises pulumi.RunError when that cannot name an object."""
+    """Returns `<stack>-<name>`. Raises pulumi.RunError if that is not a valid name of an object."""
     whole = f"{stack_name()}-{name}"
     if len(whole) > _LONGEST or not re.fullmatch(r"[a-z0-9-]*[a-z0-9]", name):
         raise pulumi.RunError(
@@ -34,10 +34,13 @@ def object_name(name: str) -> str:
 
 
 def claim_name(volume: str, hostname: str | None = None) -> str:
-    """Name of the claim of the `WeightVolume` whose objects are called `volume`, or of one of its nodes."""
+    """Returns the name of a volume's claim, or of its claim for one node.
+
+    `volume`: object name of the `WeightVolume`.
+    """
     return f"{volume}-{hostname}" if hostname else volume
 
 
 def disk_name(namespace: str, volume: str, hostname: str) -> str:
-    """Name of a node's PersistentVolume, which all namespaces share."""
+    """Returns the name of a node's PersistentVolume. The name contains the namespace, because the object has none."""
     return f"heavylift-{namespace}-{claim_name(volume, hostname)}"

@@ -1,7 +1,7 @@
-"""What a stack ordered, file by file, for the check before serving: it travels beside the check's program.
+"""The list of files that the verifier expects on the volume, from the lock. It is in the verifier's ConfigMap.
 
-The manifest lies beside the weights, so whoever can change one can change both. The lock comes from the program's own
-files. Without a lock there is nothing to compare with but the repository and the revision.
+The manifest is on the same volume as the weights, so that write access to the volume can change both. The lock comes
+from the Pulumi program. Without a lock, the verifier can compare only the repository and the revision.
 """
 
 from base64 import b64encode
@@ -16,13 +16,13 @@ from stager.lockfile import parse_lock
 from stager.verify import ORDERED, files_sha256, ordered_files, ordered_sha256
 
 MOST_BYTES = 600 * 1024
-"""Of the list in the ConfigMap, which holds 1 MiB at most; a longer list is given by one hash of all its lines."""
+"""Maximum size of the list, because a ConfigMap holds at most 1 MiB. One hash of all lines replaces a longer list."""
 
 
 def ordered_weights(weights: StagedWeights, lock: str | None) -> dict[str, str] | None:
-    """The `binary_data` of a ConfigMap: those files of the lock that the stack stages; None without a lock.
+    """Returns the `binary_data` of a ConfigMap: the files of the lock that the stack stages. None: no lock.
 
-    Raises pulumi.RunError for what is no lock, or has not what the stack includes.
+    Raises pulumi.RunError if the lock is not valid, or lacks files that the stack includes.
     """
     if lock is None:
         return None

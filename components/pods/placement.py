@@ -1,6 +1,6 @@
-"""Where pods go: the nodes that a node group yields, as pod specs need them.
+"""The nodes that pods run on, as pod specs need them.
 
-Node groups differ in how nodes come to be, by names of bare metal or by a count of a cloud, and in nothing after it.
+All kinds of nodes yield the same placement: bare metal with the nodes' names, a cloud's node group with a count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,32 +14,31 @@ from components.arguments import read_section
 from config.stack.sections import Fabric, Taint
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-"""Label by which a pod or a volume is tied to one node; the kubelet sets it."""
+"""Label that binds a pod or a volume to one node. The kubelet sets it."""
 
 
 @dataclass(frozen=True)
 class PodPlacement:
-    """The nodes that pods go to. Stager and server use the same ones, so that they land together."""
+    """The nodes that pods run on. Stager and server use the same placement, so that they run on the same nodes."""
 
     nodes: int = 1
-    """How many there are."""
+    """Number of nodes."""
     hostnames: Sequence[str] = ()
-    """Their names: pods run on no other node, and one stager runs on each. Empty: not known before there is a
-    cluster."""
+    """Names of the nodes. Pods run only on these, with one stager on each. Empty: unknown before the cluster exists."""
     node_selector: pulumi.Input[Mapping[str, str]] = field(default_factory=dict)
-    """Labels that the nodes carry; empty: any node."""
+    """Labels of the nodes. Empty: any node."""
     taints: Sequence[Taint] = ()
-    """Taints of the nodes, which pods must tolerate."""
+    """Taints of the nodes, which the pods tolerate."""
     gpu_resource: str | None = None
-    """Extended resource under which a pod asks for GPUs; None: there are none."""
+    """Extended resource for GPUs. None: no GPUs."""
     fabric: Fabric | None = None
-    """Network between the GPUs of different nodes; None: there is none."""
+    """Network between the GPUs of different nodes. None: none."""
     nvme_path: str | None = None
-    """Where each node's local NVMe is mounted; None: not known."""
+    """Mount point of each node's local NVMe. None: unknown."""
 
     @classmethod
     def of(cls, args: arguments.Placement) -> Self:
-        """The placement from a component's argument. Raises pulumi.RunError with what is wrong with it."""
+        """Reads the placement from a component's argument. Raises pulumi.RunError if it is not valid."""
         hostnames, fabric = args.get("hostnames") or (), args.get("fabric")
         if hostnames and len(hostnames) != args["nodes"]:
             raise pulumi.RunError(
@@ -57,7 +56,7 @@ class PodPlacement:
         )
 
     def scheduling(self, hostname: str | None = None) -> dict[str, Any]:
-        """The scheduling fields of a pod spec: on these nodes, or on the one named."""
+        """Returns the scheduling fields of a pod spec: any of these nodes, or only `hostname`."""
         fields = {
             "node_selector": self._selector(hostname),
             "affinity": {} if hostname else only_on(self.hostnames),
@@ -73,7 +72,7 @@ class PodPlacement:
 
 
 def only_on(hostnames: Sequence[str]) -> dict[str, Any]:
-    """The affinity of a pod that runs on one of these nodes; empty: on any."""
+    """Returns the affinity of a pod that runs on one of these nodes. Empty `hostnames`: any node."""
     if not hostnames:
         return {}
     among = {"key": HOSTNAME_LABEL, "operator": "In", "values": sorted(hostnames)}

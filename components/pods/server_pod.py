@@ -1,7 +1,7 @@
-"""The pod of a server: the engine, behind an init container that refuses to start without the expected weights.
+"""The pod of a server: the engine, and an init container that fails unless the expected weights are there.
 
-The same for a server on one node and for each member of a group over several; a member also gets the fabric between
-them, and is checked for it first. Weights are mounted read-only and offline, and no pod knows a token.
+A pod of a group also gets the fabric, and an init container that checks the fabric first. Weights are mounted
+read-only, the engine runs offline, and no pod has a token.
 """
 
 from dataclasses import dataclass, replace
@@ -26,14 +26,15 @@ from engines.registry import engine_of
 VERIFIER = Path(__file__).resolve().parents[2] / "stager" / "verify.py"
 _VERIFIER_MOUNT = "/heavylift"
 _VERIFIER_RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
-"""Our own choice: hashing takes little memory, and the processors that nobody else uses at the time."""
+"""Our own choice: hashing needs little memory. Without a CPU limit, it uses the CPUs that are idle before the engine
+starts."""
 _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
 _PROGRAMS = {"name": "verifier", "mount_path": _VERIFIER_MOUNT, "read_only": True}
 
 
 @dataclass(frozen=True)
 class ServerPod:
-    """All that the pods of one stack's server have in common."""
+    """The pods of one server: what they share, and their specs by role."""
 
     labels: dict[str, str]
     weights: StagedWeights
@@ -44,19 +45,19 @@ class ServerPod:
     """Image with Python for the init container."""
     verify: Verification
     programs: pulumi.Input[str] | None
-    """Name of the ConfigMap with the programs of the init containers; None: left out."""
+    """Name of the ConfigMap with the programs of the init containers. None: omitted, for the digest."""
 
     def template(self, role: Role) -> dict[str, Any]:
-        """The pod template of one part of the server."""
+        """Returns the pod template of a role."""
         annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
         return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self.spec(role)}
 
     @cached_property
     def version(self) -> pulumi.Output[str]:
-        """Tells the pods of this server from those of before a change: a digest of all that they are made from.
+        """Digest of the pod template; distinguishes current pods from those before a change.
 
-        Names of ConfigMap and claim are left out of it. A preview may not know them, and they never change by
-        themselves.
+        It does not cover the names of ConfigMap and claim, because a preview may not know them, and they change only
+        together with something that it covers.
         """
         unnamed = replace(self, programs=None, volume=self.volume.unnamed())
         parts = [[unnamed.spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
@@ -66,11 +67,11 @@ class ServerPod:
 
     @property
     def roles(self) -> tuple[Role, Role]:
-        """The first pod's part of each server, and that of the others, if there are any."""
+        """Returns the role of each server's first pod, and the role of its other pods."""
         return (Role.ALONE, Role.ALONE) if self.serving.nodes == 1 else (Role.LEADER, Role.WORKER)
 
     def process(self, role: Role) -> EngineProcess:
-        """The engine's process in one part of the server."""
+        """Returns the engine's process for a role."""
         start = ProcessStart(
             directory=self.weights.directory,
             served_name=self.weights.model.repository,
@@ -85,7 +86,7 @@ class ServerPod:
         return None if role is Role.ALONE else self.placement.fabric
 
     def spec(self, role: Role) -> dict[str, Any]:
-        """The pod spec of one part of the server."""
+        """Returns the pod spec of a role."""
         programs = {"name": "verifier", "config_map": {"name": self.programs}}
         directories = self._empty_directories(self.process(role))
         empty = [{"name": name, "empty_dir": content} for name, (_, content) in directories.items()]
@@ -100,16 +101,16 @@ class ServerPod:
         }
 
     def _scheduling(self) -> dict[str, Any]:
-        """On the nodes of the placement; of several pods, each on another of them."""
+        """Returns the scheduling fields: the nodes of the placement, at most one pod on each."""
         fields = self.placement.scheduling()
         if self.serving.pods == 1:
             return fields
         others = {"label_selector": {"match_labels": self.labels}, "topology_key": HOSTNAME_LABEL}
-        apart = {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": [others]}}
-        return fields | {"affinity": fields.get("affinity", {}) | apart}
+        anti_affinity = {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": [others]}}
+        return fields | {"affinity": fields.get("affinity", {}) | anti_affinity}
 
     def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
-        """The check runs as the engine would: in its image, with its environment, devices and rights."""
+        """Returns the fabric check, which runs with the engine's image, environment, devices and capabilities."""
         command = fabric.check_command(self._fabric(role), _VERIFIER_MOUNT, self.serving.collective_library)
         if command is None:
             return []
@@ -152,7 +153,7 @@ class ServerPod:
             "command": list(process.command),
             "args": list(process.arguments),
             "env": self._environment(role),
-            **({} if role is Role.WORKER else self._answers(process)),
+            **({} if role is Role.WORKER else self._port_and_probes(process)),
             "resources": self._resources(role),
             "security_context": self._security(role),
             "termination_message_policy": "FallbackToLogsOnError",
@@ -162,8 +163,8 @@ class ServerPod:
             ],
         }
 
-    def _answers(self, process: EngineProcess) -> dict[str, Any]:
-        """Port and probes. A worker has neither: the leader is healthy only while all of its group are."""
+    def _port_and_probes(self, process: EngineProcess) -> dict[str, Any]:
+        """Returns port and probes. Workers have neither, because the leader is healthy only if its whole group is."""
         startup = Probe(self.serving.startup_period_seconds, self.serving.startup_failure_threshold)
         return {
             "ports": [{"name": "http", "container_port": process.port}],
@@ -173,10 +174,10 @@ class ServerPod:
         }
 
     def _environment(self, role: Role) -> list[dict[str, Any]]:
-        """The caller's own wins over the engine's."""
-        between = {} if role is Role.ALONE else fabric.environment(self.placement.fabric)
+        """Returns the environment. Precedence: caller, then engine, then fabric."""
+        group_variables = {} if role is Role.ALONE else fabric.environment(self.placement.fabric)
         process = self.process(role)
-        values: dict[str, pulumi.Input[str]] = {**between, **process.environment, **self.serving.environment}
+        values: dict[str, pulumi.Input[str]] = {**group_variables, **process.environment, **self.serving.environment}
         plain = [{"name": name, "value": values[name]} for name in sorted(values)]
         fields = [
             {"name": name, "value_from": {"field_ref": {"field_path": path}}}
@@ -185,7 +186,7 @@ class ServerPod:
         return [*plain, *fields]
 
     def _empty_directories(self, process: EngineProcess) -> dict[str, tuple[str, dict[str, str]]]:
-        """The pod's empty volumes: name to mount path and content."""
+        """Returns the pod's `emptyDir` volumes: name to mount path and content."""
         serving = self.serving
         directories: dict[str, tuple[str, dict[str, str]]] = {
             name: (mount, {}) for name, mount in process.cache_directories.items()

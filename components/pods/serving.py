@@ -1,4 +1,4 @@
-"""What the pods of a server are made from: the component's arguments, with what is unset filled in."""
+"""The arguments of `InferenceServer` with every default filled in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,54 +10,54 @@ from components.arguments import ServerEngine, ServerPods, StartLimits
 from config.engine_name import EngineName
 
 _READY_SECONDS = 3600
-"""Where the caller has no plan: the largest models load in a quarter of an hour, and limits should not fire early."""
+"""Default for callers without a plan. The largest models load in 15 minutes, and a limit must not expire too early."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """One server, or several alike."""
+    """One server, or several identical ones."""
 
     engine: EngineName
     image: pulumi.Input[str]
     arguments: Sequence[str]
-    """Arguments of the engine that follow from model and plan, the caller's own among them."""
+    """Arguments of the engine, from model, plan and caller."""
     environment: Mapping[str, pulumi.Input[str]]
-    """Environment of the engine that follows from model and plan, the caller's own among it."""
+    """Environment of the engine, from model, plan and caller."""
     model_file: str | None
-    """The file to serve, for an engine that serves one file."""
+    """File to serve. None: the engine serves a directory."""
     replicas: int
-    """Servers."""
+    """Number of servers."""
     nodes: int
-    """Nodes of each server, one pod on each; more than 1: they are a group that starts and ends together."""
+    """Nodes of each server, with one pod on each. Several pods form a group."""
     gpus: int
     """GPUs of each pod."""
     cpus: int | None
     memory_request: str | None
     memory_limit: str | None
     shared_memory_bytes: int
-    """Size of `/dev/shm`, in memory; 0: the container runtime's default."""
+    """Size of `/dev/shm`, which is in memory. 0: the container runtime's default."""
     collective_library: str | None
-    """Library through which the ranks of a server talk; None: NCCL."""
+    """Communication library of a server's ranks. None: NCCL."""
     masked_directory: str | None
-    """Directory of the image to be hidden under an empty volume; None: there is none."""
+    """Directory of the image that an empty volume hides. None: none."""
     engine_ready_seconds: int
-    """The engine gives itself up after this long."""
+    """Ready timeout of an engine that has one."""
     startup_period_seconds: int
     startup_failure_threshold: int
-    """The startup probe's period, and how often it may fail."""
+    """Period of the startup probe in seconds, and failures before the kubelet restarts the engine."""
     await_seconds: int
-    """`pulumi up` waits this long for a server."""
+    """Timeout of `pulumi up` for a server that makes no progress."""
     termination_grace_seconds: int
-    """A pod that is told to end is killed after this long."""
+    """Time for a pod to terminate before the kubelet kills it."""
 
     @property
     def pods(self) -> int:
-        """Pods of all servers."""
+        """Number of pods of all servers."""
         return self.nodes * self.replicas
 
     @classmethod
     def of(cls, engine: ServerEngine, pods: ServerPods, limits: StartLimits) -> Self:
-        """The server from a component's arguments."""
+        """Reads the server from a component's arguments."""
         period = limits.get("startup_period_seconds", 10)
         return cls(
             engine=EngineName(engine["name"]),

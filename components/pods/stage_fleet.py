@@ -1,7 +1,7 @@
-"""What the stage Jobs of several nodes need to share one download: names, a port, a secret, and leave to talk.
+"""The objects that let the stage Jobs of several nodes share one download: Service, NetworkPolicy and Secret.
 
-Each pod is found by a name of its own below a headless Service, whichever node it is on and however often it is
-started. Only stage pods of the same stack may connect to the port, and only with the stack's own secret.
+Each pod has a fixed DNS name below a headless Service, also after a restart. Only stage pods of the same component can
+connect to the port, and they need the Secret.
 """
 
 import secrets
@@ -22,7 +22,7 @@ _SECRET_BYTES = 32
 
 
 class StageFleet:
-    """The Jobs of the component `name` that fill `volumes`, one on each named node; makes what they share."""
+    """Creates the objects that the Jobs of the component `name` share. `volumes`: one volume for each named node."""
 
     def __init__(
         self, name: str, namespace: pulumi.Input[str], volumes: Sequence[PlacedVolume], parent: pulumi.Resource
@@ -35,7 +35,7 @@ class StageFleet:
         port = {"protocol": "TCP", "port": PORT}
         Service(
             f"{name}-peers",
-            # Its pods come and go with the Jobs: there is nothing to wait for.
+            # Do not wait for endpoints: the pods exist only while the Jobs run.
             metadata=metadata | {"name": self._service, "annotations": {"pulumi.com/skipAwait": "true"}},
             spec={
                 "cluster_ip": "None",
@@ -59,12 +59,12 @@ class StageFleet:
             f"{name}-peers",
             metadata=metadata,
             string_data={FLEET_SECRET: pulumi.Output.secret(secrets.token_urlsafe(_SECRET_BYTES))},
-            # Made once, and kept in the stack's state from then on.
+            # Generated once, and kept in the stack's state.
             opts=pulumi.ResourceOptions(parent=parent, ignore_changes=["stringData", "data"]),
         )
 
     def arguments(self, volume: PlacedVolume) -> list[pulumi.Input[str]]:
-        """What the stager on the node of `volume` is told about the others."""
+        """Returns the stager's arguments on the node of `volume`: its own name and the addresses of all nodes."""
         peers = [
             pulumi.Output.concat(f"--peer={other.hostname}=http://", self._host(other), ".", self._address)
             for other in self._volumes
@@ -72,18 +72,18 @@ class StageFleet:
         return [f"--node={volume.hostname}", *peers]
 
     def pod(self, volume: PlacedVolume) -> dict[str, Any]:
-        """What makes the pod of `volume` known by its name."""
+        """Returns the fields of a pod's spec that give it its DNS name."""
         return {"hostname": self._host(volume), "subdomain": self._service}
 
     @property
     def environment(self) -> list[dict[str, Any]]:
-        """The secret, for the stager's container."""
+        """Environment of the stager's container, with the secret."""
         reference = {"name": self._secret.metadata["name"], "key": FLEET_SECRET}
         return [{"name": FLEET_SECRET, "value_from": {"secret_key_ref": reference}}]
 
     @property
     def ports(self) -> list[dict[str, Any]]:
-        """The ports of the stager's container."""
+        """Ports of the stager's container."""
         return [{"name": "weights", "container_port": PORT}]
 
     @property
@@ -91,5 +91,5 @@ class StageFleet:
         return pulumi.Output.concat(self._service, ".", self._namespace, f".svc:{PORT}")
 
     def _host(self, volume: PlacedVolume) -> str:
-        """A label of DNS, which the name of a node need not be."""
+        """Returns a DNS label for the node, because a node's name can contain dots."""
         return f"node-{self._volumes.index(volume)}"

@@ -1,4 +1,4 @@
-"""Staged weights, as everything after the volume sees them: one repository at one revision in one directory."""
+"""Staged weights: one repository at one revision, in one directory."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from config.stack.sections import Model
 from config.stack.weights import lock_sha256, weights_digest
 
 WEIGHTS_MOUNT = "/weights"
-"""Where stager and server mount the volume."""
+"""Mount path of the volume in the pods of stager and server."""
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,20 @@ class StagedWeights:
     """What is staged, and where."""
 
     model: Model
-    """Repository, revision and patterns, as the stack writes them."""
+    """Repository, revision and patterns, as the stack states them."""
     digest: str
     """Names the directory on the volume, and the Job that fills it."""
 
     @classmethod
     def of(cls, model: arguments.Model, lock: str | None) -> Self:
-        """The weights from a component's arguments, with the text of the lock file if there is one.
+        """Reads the weights from a component's arguments. `lock`: text of the lock file. None: no lock.
 
-        Raises pulumi.RunError with what is wrong with them.
+        Raises pulumi.RunError with every fault.
         """
         checked = read_section(Model, "model", model)
         return cls(checked, weights_digest(checked, lock_sha256(lock) if lock else None))
 
     @property
     def directory(self) -> str:
-        """The directory in the pods of stager and server."""
+        """Path of the directory in the pods of stager and server."""
         return f"{WEIGHTS_MOUNT}/{self.digest}"

@@ -1,7 +1,7 @@
-"""The Job in which the stager runs, whatever it is told to do: its image, its place, its program and the volume.
+"""The Job that runs the stager, for every subcommand: image, placement, program and volume.
 
-The pod lands where the server will, may write to the weights and to nothing else, and cannot talk to the cluster
-unless it is given an account. Two pods of one Job never run at the same time.
+The pod runs on the server's nodes and mounts the weights with write access. Without a service account, it has no access
+to the API server. A Job never runs two pods for the same volume at the same time.
 """
 
 import hashlib
@@ -20,20 +20,20 @@ PROGRAM_MOUNT = "/heavylift"
 STAGER = f"{PROGRAM_MOUNT}/stager"
 
 _LONGEST_NAME = 63 - len("-01234567")
-"""Of a Job, before Pulumi adds to it: its name becomes a label of its pods."""
+"""Maximum length of a Job's name without Pulumi's suffix. The name becomes a label of the pods."""
 
 _ATTEMPTS_AFTER_THE_FIRST = 2
-"""For a pod that was killed, and for a source that did not answer."""
+"""For a pod that was killed, or a source that did not answer."""
 
 _FINAL_STATUSES = [1, 2]
-"""Exit statuses of the stager (`stager/__main__.py`) after which another attempt would end in the same way."""
+"""Exit statuses of the stager (`stager/__main__.py`) after which another attempt would fail in the same way."""
 
 FIXED_FIELDS = ["spec.podFailurePolicy", "spec.podReplacementPolicy"]
-"""Fields that make a new Job where they change: the API server does not let them be updated, and the provider would."""
+"""Fields that replace the Job if they change. They are immutable, but the provider would try to update them."""
 
 _SECURITY = {
     "allow_privilege_escalation": False,
-    # The mount point of a disk may belong to anybody.
+    # The mount point of a disk can belong to any user.
     "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
 }
 
@@ -41,7 +41,7 @@ _ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PROGRAM_MOUNT, "PY
 
 
 def job_name(name: str, digest: str, hostname: str | None) -> str:
-    """Name of the Job `name` of the weights `digest` on one node; the long name of a node ends in a hash of it."""
+    """Returns `<name>-<digest>-<hostname>`. If that is too long, a hash replaces its end."""
     whole = "-".join(part for part in (name, digest, hostname) if part)
     if len(whole) <= _LONGEST_NAME:
         return whole
@@ -51,12 +51,12 @@ def job_name(name: str, digest: str, hostname: str | None) -> str:
 
 @dataclass(frozen=True)
 class StagerJob:
-    """What all Jobs of the stager in one stack have in common."""
+    """The part that all Jobs of one component share."""
 
     instance: str
     """Name of the stack."""
     component: str
-    """The component that makes it, as its labels say it: "stage" or "prune" in a stack of one model."""
+    """The component in the labels: "stage" or "prune" in a stack of one model."""
     image: pulumi.Input[str]
     """Image with Python 3.11 or newer."""
     placement: PodPlacement
@@ -67,10 +67,10 @@ class StagerJob:
     def spec(
         self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1, *, watched: bool = False
     ) -> dict[str, Any]:
-        """The spec of a Job that runs `pod` until it succeeds, on so many nodes at a time, for so long at most.
+        """Returns the spec of a Job that runs `pod` on `nodes` nodes in parallel, until success or the deadline.
 
-        `watched`: whether somebody sees it fail before its attempts are used up. Pulumi's provider 4.25 does not: it
-        knows a failed Job by BackoffLimitExceeded or DeadlineExceeded alone.
+        `watched`: whether this program watches the Job, which may then fail at once on a final exit status. Pulumi's
+        provider 4.25 recognizes a failed Job only by BackoffLimitExceeded or DeadlineExceeded.
         """
         each = {"completion_mode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
         [work] = pod["containers"]
@@ -79,7 +79,7 @@ class StagerJob:
             "active_deadline_seconds": deadline_seconds,
             "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
             **each,
-            # A second pod starts only when the first has ended: never two writers.
+            # A replacement pod starts only after the first has terminated, so that there are never two writers.
             "pod_replacement_policy": "Failed",
             "pod_failure_policy": {
                 "rules": [
@@ -99,7 +99,7 @@ class StagerJob:
         scratch: Sequence[str] = (),
         service_account: pulumi.Input[str] | None = None,
     ) -> dict[str, Any]:
-        """A pod on the volume's node, with empty directories named `scratch` for the containers to share."""
+        """Returns a pod on the volume's node. `scratch`: names of `emptyDir` volumes that its containers share."""
         account = {} if service_account is None else {"service_account_name": service_account}
         return {
             "restart_policy": "Never",
@@ -116,10 +116,10 @@ class StagerJob:
         }
 
     def _one_per_node(self) -> dict[str, Any]:
-        """Spreads the pods of one Job over nodes whose names are not known.
+        """Returns the affinity that puts the pods of one Job on different nodes if the nodes' names are unknown.
 
-        Limit: a pod that starts over after another has ended may land on that one's node, and its own stays empty; the
-        server's check of the weights then says so.
+        Limit: a pod that restarts after another pod has finished may run on the other pod's node, and its own node
+        stays empty. The server's verifier then fails on that node.
         """
         same = {"label_selector": {"match_labels": labels(self.instance, self.component)}}
         required = [same | {"topology_key": HOSTNAME_LABEL}]
@@ -135,7 +135,7 @@ class StagerJob:
         scratch: Mapping[str, str] | None = None,
         weights: bool = True,
     ) -> dict[str, Any]:
-        """A container with the program, and the weights to write to; `scratch` says where it mounts what is shared."""
+        """Returns a container with the program. `weights`: mount the weights too. `scratch`: name to mount path."""
         variables = {**_ENVIRONMENT, **(environment or {})}
         shared = [{"name": name, "mount_path": path} for name, path in (scratch or {}).items()]
         return {

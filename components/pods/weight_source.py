@@ -1,4 +1,4 @@
-"""The volume with the weights, as pods mount it: written by the stager, read by the server."""
+"""The volume with the weights, as pods mount it. The stager writes to it, and the server reads it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,36 +12,36 @@ from components.pods.placement import PodPlacement
 
 @dataclass(frozen=True)
 class PlacedVolume:
-    """The weights as the pods of one node mount them, or of several whose names are not known."""
+    """The volume of one node, or of several nodes with unknown names."""
 
     hostname: str | None
-    """The node; None: the cluster puts pods and volume together."""
+    """Name of the node. None: the scheduler puts pods and volume on the same node."""
     source: dict[str, Any]
-    """Volume source of a pod that may write."""
+    """Volume source in the stager's pod."""
     nodes: int = 1
-    """Nodes that each have such a volume of their own; more than 1 only where their names are not known."""
+    """Number of nodes with such a volume each. More than 1 only if the nodes' names are unknown."""
 
     def unnamed(self) -> "PlacedVolume":
-        """The same volume without the name of its claim."""
+        """Returns the volume without the name of its claim."""
         if "persistent_volume_claim" not in self.source:
             return self
         return replace(self, source={"persistent_volume_claim": {"claim_name": None}})
 
     def pod_volume(self) -> dict[str, Any]:
-        """The volume of a pod spec, for the stager."""
+        """Returns the volume of the stager's pod spec."""
         return {"name": "weights", **self.source}
 
     def served_pod_volume(self) -> dict[str, Any]:
-        """The volume of a pod spec, for a server: a directory that is missing is an error and never made."""
+        """Returns the volume of a server's pod spec. If a directory is missing, the pod fails to start."""
         if host_path := self.source.get("host_path"):
             return {"name": "weights", "host_path": host_path | {"type": "Directory"}}
         return self.pod_volume()
 
 
 def placed_volumes(source: WeightSource, placement: PodPlacement) -> Sequence[PlacedVolume]:
-    """Every volume that has to be filled: one for each node, or one that all share.
+    """Returns every volume to fill: one for each node, or one that all nodes share.
 
-    Raises pulumi.RunError when the source is not exactly one volume, or the nodes' names are needed and not known.
+    Raises pulumi.RunError if the source is not exactly one volume, or a required name of a node is missing.
     """
     given = [key for key in ("claim", "claims", "host_path") if source.get(key) is not None]
     if len(given) != 1:
@@ -70,7 +70,7 @@ def _claimed(claim: pulumi.Input[str], hostname: str | None) -> PlacedVolume:
 
 
 def _directory(path: str, placement: PodPlacement) -> dict[str, Any]:
-    # A directory made in place of a disk that is not mounted would fill the node's root disk.
+    # If the disk is not mounted, a directory that the kubelet creates in its place would fill the node's root disk.
     nvme = placement.nvme_path
     on_nvme = nvme is not None and f"{path}/".startswith(f"{nvme}/")
     return {"host_path": {"path": path, "type": "Directory" if on_nvme else "DirectoryOrCreate"}}

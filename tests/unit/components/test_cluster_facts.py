@@ -223,7 +223,7 @@ def test_the_pods_of_the_nodes_asked_about_are_read_one_node_at_a_time() -> None
     devices = {"nvidia.com/gpu": 8, "rdma/ib": 1000, "example.com/disk": 1, "cpu": 16000}
     assert facts.pods == (
         PodFacts("team-a", "train-0", "h200-0", labels={"team": "a"}, devices=devices, priority=-5),
-        PodFacts("b", "old", "h200-1", ending=True),
+        PodFacts("b", "old", "h200-1", terminating=True),
     )
     assert facts.pods_hidden is None
 
