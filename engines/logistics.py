@@ -14,8 +14,8 @@ from engines.rules.host import disk_bytes
 def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_seconds: float) -> Plan:
     """Adds sizes, durations and cost to a plan.
 
-    `weights`: bytes as staged, where they are known. `start_seconds`: what the engine takes from the weights read to
-    its first answer.
+    `weights`: bytes as staged. None: not known. `start_seconds`: from the end of the read of the weights to the
+    engine's first answer.
     """
     needed = None if weights is None else disk_bytes(weights, request.keep_revisions)
     plan = replace(plan, cost_per_hour_usd=cost_per_hour(request), volume_bytes=volume_bytes(request, needed))
@@ -33,7 +33,7 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_s
 def download_seconds(request: FitRequest, weights: int) -> float:
     """Seconds to bring the weights to the volumes of all nodes, at the stated bandwidths.
 
-    Nodes that share one download take it over the line once, and then, at worst, all that they miss from the others.
+    Nodes that share one download use the line once; at worst, each then copies all other bytes from the other nodes.
     """
     once = weights / request.staging_bytes_per_second
     if request.node_bytes_per_second is None:

@@ -21,7 +21,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A reason to reject (or, in an `unknown` plan, what is not known)."""
+    """A reason to reject or, in an `unknown` plan, an unknown fact."""
 
     code: str
     """Stable and machine-readable, such as `weights_do_not_fit`."""
@@ -69,7 +69,7 @@ class Pods:
     pods_per_server: int = 1
     """More than 1: they start and end together."""
     nodes_per_server: int = 1
-    """As many as pods: each pod is on a node of its own."""
+    """Equals the number of pods: each has its own node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +88,26 @@ class PerGpu:
     """Memory of the fullest GPU, in GiB (2^30 bytes)."""
 
     budget_gib: float | None
-    """What the engine may use: the GPU's memory as the framework sees it, times the utilisation."""
+    """Memory for the engine: the GPU's memory as the framework sees it, times the utilisation."""
     weights_gib: float | None
     overhead_gib: Range | None
     """Activations, graphs, communication and allocator: [likely, worst]."""
     kv_gib: Range | None
     """Left for the KV cache: [worst, likely]."""
     kv_bytes_per_token: int | None
-    """What one token of context costs on this GPU, over the layers that it holds."""
+    """Bytes of one token of context on this GPU, over its layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the pods need from their node, beside GPUs. Not part of the exported plan."""
+    """The pods' needs from their node, beside GPUs. Not part of the exported plan."""
 
     shared_memory_bytes: int = 0
-    """Size of the memory-backed `/dev/shm`; 0 where no processes share tensors. It counts in the memory limit."""
+    """Size of the memory-backed `/dev/shm`, part of the memory limit. 0: no processes share tensors."""
     memory_bytes: int | None = None
     """Memory that the server's container needs, `/dev/shm` included."""
     collective_library: CollectiveLibrary | None = None
-    """Library through which the ranks of a server talk; `None`: there are no GPUs."""
+    """Library for the communication of a server's ranks. `None`: no GPUs."""
     masked_directory: str | None = None
     """A directory of the engine image over which an empty volume must be mounted (CUDA compatibility libraries that
     would win over a newer driver)."""
@@ -123,11 +123,11 @@ class Plan:
     layout: Layout = Layout()
     pods: Pods = Pods()
     per_gpu: PerGpu | None = None
-    """`None` where the model is served from host memory."""
+    """`None`: served from host memory."""
     kv_tokens: tuple[int, int] | None = None
     """Tokens that the engine would report for its KV cache: [worst, likely]; those of one data-parallel replica."""
     context: int | None = None
-    """Longest request that is served, in tokens: as asked for, else the longest that fits."""
+    """Longest request, in tokens: as requested, else the longest that fits."""
     max_concurrency: Range | None = None
     """Requests of that many tokens that the KV cache holds at once: [worst, likely]. vLLM prints it as 'Maximum
     concurrency'; llama.cpp has a slot for each."""
@@ -138,25 +138,25 @@ class Plan:
     disk_bytes: int | None = None
     """Bytes that the weights volume needs: the kept revisions and a margin."""
     volume_bytes: int | None = None
-    """Bytes to ask for when the weights volume is made; `None`: it has no size. Not part of the exported plan."""
+    """Bytes to request for the weights volume. `None`: it has no size. Not part of the exported plan."""
     download_seconds: float | None = None
     """Seconds to stage the weights at the stated bandwidth."""
     load_seconds: float | None = None
     """Seconds from the server's start to its first answer: reading the weights and starting the engine."""
     cost_per_hour_usd: float | None = None
-    """US dollars per hour of all nodes of the stack, other replicas and spares among them."""
+    """US dollars per hour of all nodes of the stack, including other replicas and spares."""
     engine_args: tuple[str, ...] = ()
-    """Arguments derived from the model and the plan. The model's path, its served name, host, port and the ranks of a
-    group are the server's own business and not among them."""
+    """Arguments derived from the model and the plan. The server adds the model's path, its served name, host, port
+    and the ranks of a group."""
     engine_env: tuple[tuple[str, str], ...] = ()
     """Environment derived from the model and the plan, sorted by name."""
     stages: tuple[StageMemory, ...] = ()
     """One per pipeline stage, in order. Not part of the exported plan."""
     host: Host = Host()
     model_file: str | None = None
-    """File that the server is given, for an engine that serves one file. Not part of the exported plan."""
+    """File to serve, for an engine that serves one file. Not part of the exported plan."""
     attention_backend: str | None = None
-    """As vLLM names it; `None`: there is none, or it is not known. Not part of the exported plan."""
+    """As vLLM names it. `None`: none, or not known. Not part of the exported plan."""
     kv_block_tokens: int | None = None
     """Tokens of a block of the KV cache. Not part of the exported plan."""
 

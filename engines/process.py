@@ -11,29 +11,29 @@ class Role(Enum):
     """The role of a pod in its server."""
 
     ALONE = auto()
-    """All of it."""
+    """The only pod of its server."""
     LEADER = auto()
-    """The first of a group of nodes, which answers for all of them."""
+    """The first pod of a group, which answers all requests."""
     WORKER = auto()
-    """Another of that group, which answers nobody."""
+    """Another pod of the group, which answers no requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStart:
-    """What a process is started with, the same for every pod of a server."""
+    """The input of a process, the same for every pod of a server."""
 
     directory: str
     """Directory of the staged weights, read-only."""
     served_name: str
-    """Name under which clients ask for the model."""
+    """Name of the model in clients' requests."""
     model_file: str | None
     """File within the directory, for an engine that serves one file."""
     arguments: Sequence[str]
-    """Arguments that follow from model and plan, the stack's own among them."""
+    """Arguments from the model and the plan, including the stack's own."""
     nodes: int
     """Nodes of the server, one pod on each."""
     ready_seconds: int
-    """An engine with a ready time-out of its own gives itself up after this long."""
+    """The timeout for an engine with its own ready timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Probe:
 
 
 LIVENESS = Probe(period_seconds=30, failure_threshold=3)
-"""Our own choice: an engine that is busy with a long prompt answers late, and a restart costs a whole load."""
+"""Our own choice: an engine with a long prompt answers late, and a restart loads all weights again."""
 
 READINESS = Probe(period_seconds=10, failure_threshold=3)
-"""Our own choice: half a minute without an answer takes a pod out of the Service."""
+"""Our own choice: after 30 s without an answer, the pod leaves the Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class EngineProcess:
     port: int
     """Port on which the engine answers HTTP."""
     health_path: str = "/health"
-    """Path that answers 200 as soon as the engine can take requests. The startup probe asks it too; how long it may
-    take follows from the plan."""
+    """Path that answers 200 as soon as the engine can take requests. The startup probe uses it, too; the plan sets
+    its time limit."""
     liveness: Probe = LIVENESS
     readiness: Probe = READINESS
     pod_fields: Mapping[str, str] = field(default_factory=dict)
-    """Further environment that the cluster fills in: name of the variable to the path of a pod's field."""
+    """Further environment from the pod's own fields: name of the variable to path of the field."""
     cache_directories: Mapping[str, str] = field(default_factory=dict)
     """Writable directories that the engine needs, empty at each start: name to mount path."""

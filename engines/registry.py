@@ -1,4 +1,4 @@
-"""The engines by name. A new engine is one more case here; until it is there, mypy fails on `assert_never`."""
+"""The engines by name. A new engine is one more case here; without it, mypy fails on `assert_never`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from config.engine_name import EngineName
 
 DEFAULT_STAGING_BYTES_PER_SECOND = 250e6
-"""What a 2 Gbit/s line brings: slow on purpose, because deadlines follow from it."""
+"""A 2 Gbit/s line: slow on purpose, because deadlines follow from it."""
 
 DEFAULT_NODE_BYTES_PER_SECOND = 1.25e9
 """10 Gbit/s: slow for servers with GPUs, for the same reason."""
@@ -22,16 +22,16 @@ DEFAULT_READ_BYTES_PER_SECOND = 2e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What a stack says beside model, hardware and settings. With it, a plan is one that can be deployed as it is."""
+    """A stack's settings beside model, hardware and engine. With them, the plan can be deployed unchanged."""
 
     nodes: int
-    """Nodes of the stack, those of other servers and spares among them."""
+    """Nodes of the stack, including those of other servers and spares."""
     replicas: int = 1
     """Servers, each on nodes of its own."""
     volume_has_size: bool = True
-    """Whether the weights volume is made with a size."""
+    """Whether the weights volume has a size."""
     locked_files: tuple[str, ...] | None = None
-    """Files that the lock file lists; `None`: there is no lock file."""
+    """Files that the lock file lists. `None`: no lock file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class FitRequest:
     model: str
     """Name in the catalogue (`kimi-k2.5`), repository (`moonshotai/Kimi-K2.5`) or a directory with a checkpoint."""
     weights_bytes: int | None = None
-    """Bytes to stage as a lock file states them; unset: as the catalogue has them."""
+    """Bytes to stage, from a lock file. Unset: from the catalogue."""
     include: tuple[str, ...] = ()
     """Patterns of the files that are staged; they choose among the quantisations of a GGUF repository."""
 
@@ -57,15 +57,15 @@ class FitRequest:
     instance_type: str | None = None
     """AWS instance type of the nodes, for its price and host memory."""
     usd_per_gpu_hour: float | None = None
-    """What a GPU costs per hour; overrides the table of instance prices."""
+    """Price of a GPU per hour; overrides the table of instance prices."""
     host_memory_bytes: int | None = None
     """Memory of a node, or the limit set for the server's container."""
     shared_memory_bytes: int | None = None
-    """Size set for `/dev/shm`; unset: as the plan derives it."""
+    """Size set for `/dev/shm`. Unset: derived."""
 
     engine: EngineName = EngineName.VLLM
     engine_version: str | None = None
-    """Version of the engine's image; unset: the one that the catalogue pins."""
+    """Version of the engine's image. Unset: the catalogue's."""
     tensor_parallel: int | None = None
     """Unset: the GPUs of a node, or what the other sizes leave."""
     pipeline_parallel: int | None = None
@@ -101,15 +101,15 @@ class FitRequest:
     keep_revisions: int = 2
     """Revisions of the weights that the volume must hold."""
     volume_bytes: int | None = None
-    """Size set for the weights volume; unset: as the plan derives it."""
+    """Size set for the weights volume. Unset: derived."""
     staging_bytes_per_second: float = DEFAULT_STAGING_BYTES_PER_SECOND
-    """Of the site's line to the hub or mirror, which all nodes share."""
+    """Bandwidth of the site's line to the hub or mirror, which all nodes share."""
     staging_nodes: int = 1
-    """Nodes that bring the weights over that line, each to a volume of its own."""
+    """Nodes that download over that line, each to its own volume."""
     node_bytes_per_second: float | None = None
-    """Between two nodes, where the nodes share one download; unset: they do not."""
+    """Bandwidth between two nodes that share one download. Unset: not shared."""
     read_bytes_per_second: float = DEFAULT_READ_BYTES_PER_SECOND
     deployment: Deployment | None = None
-    """Unset: the question is about one server and its memory, whatever else a stack would need."""
+    """Unset: the plan covers one server and its memory only."""
     startup_seconds: float | None = None
-    """Time limit set for the server's start; unset: as derived from the plan. A shorter one than the load is said."""
+    """Time limit set for the server's start. Unset: derived. The plan reports a limit shorter than the load."""

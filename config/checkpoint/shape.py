@@ -202,7 +202,7 @@ _DERIVABLE = {
     "mistral", "mixtral", "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
     "qwen3_vl_moe_text", "qwen3_vl_text",
 }  # fmt: skip
-"""Model types whose tensors `planner.tensors` derives to the byte."""
+"""Model types whose tensors `config.checkpoint.tensors` derives to the byte."""
 
 _HEAD_NORMS = dict.fromkeys(
     ("gemma3_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_text"),

@@ -33,7 +33,7 @@ class LlamaCpp:
         requests_waiting="llamacpp:requests_deferred",
         prompt_tokens="llamacpp:prompt_tokens_total",
         generated_tokens="llamacpp:tokens_predicted_total",
-        # Builds of today do not export it (llamacpp:kv_cache_usage_ratio of older ones).
+        # Current builds do not export it; older ones have llamacpp:kv_cache_usage_ratio.
         kv_cache_usage=None,
         time_to_first_token=None,
     )

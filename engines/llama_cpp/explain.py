@@ -12,7 +12,7 @@ from engines.request import FitRequest
 
 
 def explain_llama_cpp(request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
-    """The memory of the fullest device; nothing where it cannot be worked out."""
+    """The memory of the fullest device, line by line. Empty: not known."""
     resolved = gguf_request(request, model, plan.weights_bytes)
     if resolved is None:
         return

@@ -1,6 +1,6 @@
 """The memory of a GGUF model under llama.cpp: layers over GPUs, or everything in host memory.
 
-A layer's KV cache lies where the layer lies, so memory divides by layers. The compute buffer is a range: with flash
+Each device holds the KV cache of its own layers, so memory divides by layers. The compute buffer is a range: with flash
 attention it holds activations and the logits of a batch, without it the attention scores of the whole context too.
 """
 
@@ -21,17 +21,17 @@ from engines.rules.host import BASE_MEMORY
 _UBATCH = 512
 """Tokens per compute batch, llama-server's default for --ubatch-size."""
 _CONTEXT_BYTES = GIB // 2
-"""CUDA context and library workspace on each GPU. Our own choice: the llama.cpp logs that were read do not print it."""
+"""CUDA context and library workspace on each GPU. Our own choice: llama.cpp's logs do not print it."""
 _HIDDEN_COPIES = 8
-"""Copies of the hidden state of a batch, in fp32, that the graph keeps alive. Our own choice: with it the one measured
-buffer (https://github.com/ollama/ollama/issues/5136) is met within 6%."""
+"""Copies of the hidden state of a batch, in fp32, that the graph keeps alive. Our own choice: within 6% of the one
+measured buffer (https://github.com/ollama/ollama/issues/5136)."""
 _WORST_FACTOR = 2
 """How much larger than likely the compute buffer and the context may be. Our own choice: one measurement gives no
 range."""
 _CONTEXT_STEP = 256
 """Contexts are planned in multiples of this many tokens."""
 _CPU_CONTEXT = 8192
-"""Context where none is asked for and no GPU is given: a processor reads longer prompts too slowly to be of use."""
+"""Default context without a GPU: a CPU reads longer prompts too slowly to be useful."""
 
 DEFAULT_CACHE_TYPE = "f16"
 CACHE_BYTES = {
@@ -43,7 +43,7 @@ CACHE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class GgufRequest:
-    """A GGUF model whose shape and size are known, on GPUs or on the processor."""
+    """A GGUF model of known shape and size, on GPUs or on the CPU."""
 
     request: FitRequest
     model: ModelSpec
@@ -53,7 +53,7 @@ class GgufRequest:
 
     @property
     def devices(self) -> int:
-        """What the layers are spread over."""
+        """Devices that share the layers."""
         return devices(self.request)
 
     @property
@@ -76,12 +76,12 @@ class GgufRequest:
 
 
 def devices(request: FitRequest) -> int:
-    """What the layers are spread over: all GPUs, or the processor."""
+    """Devices that share the layers: all GPUs, or 1 for the CPU."""
     return request.nodes * request.gpus_per_node if request.gpu else 1
 
 
 def gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> GgufRequest | None:
-    """The request resolved, where its memory can be worked out."""
+    """The resolved request. None: its memory cannot be computed."""
     if weights is None or model.unknown or not model.is_gguf:
         return None
     resolved = GgufRequest(request, model, find_gpu(request.gpu) if request.gpu else None, weights)
@@ -107,8 +107,8 @@ class Need:
 
 
 def cache_bytes_per_token(shape: Shape, cache_type: str = DEFAULT_CACHE_TYPE) -> int:
-    """Bytes of one token over all layers. Latent attention keeps its latent vector; a sliding window is counted as if
-    it were the whole context, and a linear layer keeps no tokens."""
+    """Bytes of one token over all layers. Latent attention keeps its latent vector; a sliding window counts as the
+    whole context, and a linear layer keeps no tokens."""
     layers = shape.layers - shape.layer_kinds.count("linear")
     match shape.attention:
         case LatentAttention():
@@ -130,7 +130,7 @@ def compute_buffer(shape: Shape, context_per_slot: int, *, flash: bool) -> float
 
 
 def device_need(resolved: GgufRequest, context: int) -> Need:
-    """What the fullest device must hold for a context over all slots."""
+    """Bytes on the fullest device for a context over all slots."""
     shape = resolved.model.shape
     share = layers_on_device(resolved) / (shape.layers + 1)
     held = _held_on_gpus(resolved) if resolved.gpu else resolved.weights
@@ -150,7 +150,7 @@ def layers_on_device(resolved: GgufRequest) -> int:
 
 
 def _held_on_gpus(resolved: GgufRequest) -> int:
-    """Bytes of weights on the GPUs: all, or what is left when the experts go, which is 16 bits per weight at most."""
+    """Bytes of weights on the GPUs: all, or all but the experts, at 16 bits per weight at most."""
     shape = resolved.model.shape
     if not resolved.request.expert_offload or shape.experts is None or not shape.derivable:
         return resolved.weights
@@ -159,7 +159,7 @@ def _held_on_gpus(resolved: GgufRequest) -> int:
 
 
 def planned_context(resolved: GgufRequest) -> int:
-    """The context to serve, over all slots: as asked for, else the longest that surely fits."""
+    """The context to serve, over all slots: as requested, else the longest that surely fits."""
     if resolved.request.max_model_len:
         return resolved.request.max_model_len
     if resolved.gpu is None:
@@ -181,7 +181,7 @@ def longest_context(resolved: GgufRequest) -> int:
 
 
 def host_memory_of(resolved: GgufRequest, context: int) -> int:
-    """Bytes of the container's memory: what is not on GPUs, and the server itself."""
+    """Bytes of the container's memory: weights and cache outside the GPUs, and the server itself."""
     if resolved.gpu is None:
         return round(device_need(resolved, context).worst) + GIB
     return resolved.weights + BASE_MEMORY if resolved.request.expert_offload else BASE_MEMORY

@@ -57,10 +57,10 @@ MISSING_SETTINGS = frozenset(
 """Fields of the request that llama.cpp has no setting for."""
 
 _START_SECONDS = 15.0
-"""From weights read to the first answer; it compiles nothing. Our own choice: no public log states it."""
+"""From weights read to first answer; llama.cpp compiles nothing. Our own choice: no public log states it."""
 
 _ALL_LAYERS = "999"
-"""More layers than any model has: every build takes a number, while the meaning of -1 has changed."""
+"""More layers than any model has: every build accepts a number; the meaning of -1 has changed."""
 
 
 def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
@@ -68,7 +68,7 @@ def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     weights = request.weights_bytes or model.staged_bytes
     findings = [*check_gguf_request(request, model, weights), *_check_request(request, weights)]
     if judge(findings, tight=False) != "rejected":
-        # Patterns that stage no model are refused above, and then say nothing of the file to serve.
+        # Patterns that stage no model are rejected above, so the file to serve is not checked.
         findings += check_served_file(request)
     resolved = gguf_request(request, model, weights)
     if resolved is None:
@@ -111,7 +111,7 @@ def _pods(request: FitRequest) -> Pods:
 
 
 def llama_cpp_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibility:
-    """What follows from the nodes' driver and the image of a build."""
+    """Settings and findings for the nodes' driver and the image of a build."""
     image = image_of(EngineName.LLAMA_CPP, version, _build)
     return driver_compatibility(image, f"llama.cpp {version}", driver, gpu)
 
@@ -181,13 +181,13 @@ def _left(resolved: GgufRequest, context: int, memory: int) -> tuple[float, floa
 
 
 def _bytes_per_token(resolved: GgufRequest) -> int:
-    """What a token costs on the fullest GPU."""
+    """Bytes of one token on the fullest GPU."""
     shape = resolved.model.shape
     return cache_bytes_per_token(shape, resolved.cache_type) * layers_on_device(resolved) // (shape.layers + 1)
 
 
 def _kv_tokens(resolved: GgufRequest, context: int) -> tuple[int, int] | None:
-    """llama.cpp allocates the context that it is told; on GPUs, what there would be room for."""
+    """Tokens that fit on the GPUs: [worst, likely]; without GPUs, the context. None: not known."""
     if resolved.gpu is None:
         return context, context
     if resolved.gpu.memory_bytes is None:

@@ -10,7 +10,7 @@ PORT = 8080
 def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
     """llama.cpp's server on one pod, with or without GPUs.
 
-    Raises ValueError without a file to serve, or for a member of a group: it is served on one node only.
+    Raises ValueError without a file to serve, and for a member of a group: llama.cpp serves on one node only.
     """
     if start.model_file is None:
         raise ValueError("llama.cpp needs model_file: expected the GGUF file to serve")

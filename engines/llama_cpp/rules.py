@@ -33,7 +33,7 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
 
 
 def check_node(request: FitRequest) -> Iterator[Finding]:
-    """A server over several nodes."""
+    """Rejects a server over several nodes."""
     if request.nodes > 1:
         fix = "Use one node, or vLLM over several."
         yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
@@ -117,7 +117,7 @@ def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> It
 
 
 def _host_known(resolved: GgufRequest, context: int) -> Iterator[Finding]:
-    """Weights in host memory, where nobody says how much there is. A stack's container asks its node for it."""
+    """Weights in host memory of unknown size. In a stack, the container requests the memory from its node."""
     request = resolved.request
     if request.host_memory_bytes is not None or request.deployment is not None:
         return

@@ -11,9 +11,9 @@ from engines.request import FitRequest
 
 
 def served_file(request: FitRequest) -> str | None:
-    """The file to serve: the stack's own word, the only model among the locked or included files, or the catalogue's.
+    """The file to serve: the stack's setting, the only model among the locked or included files, or the catalogue's.
 
-    Shards are one model, of which the server wants the first. `None`: the choice is not one model.
+    Shards are one model; the server gets the first. `None`: none or several models.
     """
     if request.model_file is not None:
         return request.model_file
@@ -22,7 +22,7 @@ def served_file(request: FitRequest) -> str | None:
 
 
 def check_served_file(request: FitRequest) -> Iterator[Finding]:
-    """A stack that does not say which file to serve."""
+    """Rejects a stack that does not determine one file to serve."""
     if request.deployment is not None and served_file(request) is None:
         models = ", ".join(_models(_files(request))) or "none"
         yield rejected(

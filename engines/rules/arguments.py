@@ -17,15 +17,15 @@ class FlagRules:
 
     engine: EngineName
     of_the_plan: Mapping[str, str]
-    """Flags that the plan sets itself, and the request's field for each: given twice, plan and engine would
+    """Flags that the plan sets, and the request's field for each: given twice, plan and engine would
     disagree."""
     not_counted: frozenset[str]
     """Flags that can change what a GPU holds and have no formula: a draft model, adapters, another type of weights.
-    With one of them, nothing is known of the memory. A flag that is in no set here leaves memory alone."""
+    With one of them, memory is unknown. A flag in no set here does not change memory."""
     off_gpu: frozenset[str]
-    """Flags that keep weights in host memory, so that a model may fit which the plan takes for too large."""
+    """Flags that keep weights in host memory, so that a model may fit although the plan rejects it."""
     of_the_server: frozenset[str]
-    """Flags that the server which is deployed sets, or that would lead clients and probes elsewhere."""
+    """Flags that the deployed server sets, or that would break clients and probes."""
 
 
 def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What a stack needs to be deployed as planned: pods that share the nodes evenly, enough nodes, a volume's size."""
+"""Rules for the deployment of a plan: pods that share the nodes evenly, enough nodes, a volume's size."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from engines.request import FitRequest
 
 
 def pods_of(gpus: int, gpus_per_node: int) -> Pods:
-    """The pods of a server that takes so many GPUs: on as few nodes as hold them, with as many GPUs on each.
+    """The pods of a server with `gpus` GPUs: the fewest nodes, with the same number of GPUs on each.
 
-    A number of GPUs that the nodes cannot share evenly is `check_pods`' to refuse.
+    `check_pods` rejects a number of GPUs that the nodes cannot share evenly.
     """
     nodes = max(1, ceil(gpus / gpus_per_node)) if gpus else 1
     return Pods(gpus_per_pod=gpus // nodes, pods_per_server=nodes, nodes_per_server=nodes)
 
 
 def check_pods(request: FitRequest, gpus: int) -> Iterator[Finding]:
-    """Findings about a server of so many GPUs on the nodes given, one pod on each node that it takes."""
+    """Findings about a server with `gpus` GPUs on the nodes of the request, one pod on each."""
     if gpus > request.nodes * request.gpus_per_node:
         return
     pods = pods_of(gpus, request.gpus_per_node)
@@ -42,7 +42,7 @@ def check_pods(request: FitRequest, gpus: int) -> Iterator[Finding]:
 
 
 def check_volume_size(request: FitRequest, weights: int | None) -> Iterator[Finding]:
-    """A volume that is made with a size, where neither a size nor the bytes to be staged are known."""
+    """Rejects a volume that needs a size, if neither the size nor the bytes to stage are known."""
     deployment = request.deployment
     if weights is None and request.volume_bytes is None and deployment is not None and deployment.volume_has_size:
         yield rejected(
@@ -53,7 +53,7 @@ def check_volume_size(request: FitRequest, weights: int | None) -> Iterator[Find
 
 
 def volume_bytes(request: FitRequest, needed: int | None) -> int | None:
-    """Bytes to ask for when the volume is made: the stack's own size, else what is needed; `None`: it has no size."""
+    """Bytes to request for the volume: the stack's own size, else `needed`. `None`: it has no size."""
     if request.deployment is None or not request.deployment.volume_has_size:
         return None
     return needed if request.volume_bytes is None else request.volume_bytes

@@ -1,8 +1,8 @@
 """The nodes' driver against the CUDA version of the engine's image.
 
-An image that bakes CUDA's compatibility libraries in makes them win over a newer driver (error 803); one that keeps
-them behind a switch needs it where the driver is older; NVIDIA's own base images leave them to the container toolkit.
-Nothing is changed for an image or driver that is not known.
+In an image that always loads CUDA's compatibility libraries, they override a newer driver (error 803). An image that
+loads them by a switch needs the switch for an older driver. With NVIDIA's own base images, the container toolkit
+decides. An unknown image or driver changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engines.versions import Version
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """What a deployment must set because of the driver."""
+    """The settings of a deployment that the driver requires."""
 
     findings: tuple[Finding, ...] = ()
     masked_directory: str | None = None
@@ -28,7 +28,7 @@ class Compatibility:
 
 
 def driver_compatibility(image: EngineImage | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
-    """What follows from the nodes' driver and the image of a release; `engine` names both, such as `vLLM 0.33.0`."""
+    """Settings and findings for the nodes' driver and a release's image; `engine`: such as `vLLM 0.33.0`."""
     match gpu.vendor.name:
         case VendorName.NVIDIA:
             return _cuda_compatibility(image, engine, driver, gpu)
@@ -68,7 +68,7 @@ def _cuda_compatibility(image: EngineImage | None, engine: str, driver: str | No
 
 
 def _forward(image: EngineImage, driver: str, cuda: tuple[int, int]) -> Compatibility:
-    """Forward compatibility: behind a switch of the image, or brought in by the container toolkit by itself."""
+    """Forward compatibility: by a switch of the image, or by the container toolkit."""
     if image.variable is not None:
         return Compatibility(environment=((image.variable, "1"),))
     text = (
@@ -79,7 +79,7 @@ def _forward(image: EngineImage, driver: str, cuda: tuple[int, int]) -> Compatib
 
 
 def image_of(engine: EngineName, version: str, read: Callable[[str], Version]) -> EngineImage | None:
-    """What the catalogue knows of the image of a release; `read` orders the engine's versions, or raises ValueError."""
+    """The catalogue's entry for the image of a release; `read` parses a version, or raises ValueError."""
     for image in engine_facts(engine).images:
         first, last = image.versions
         try:

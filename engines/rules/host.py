@@ -24,7 +24,7 @@ BASE_MEMORY = 16 * GIB
 """Host memory of the API server and the engine's core."""
 
 _LEAST_STARTUP_SECONDS = 600
-"""github.com/kserve/kserve/issues/5062: ten minutes is what a mid-size model takes by itself."""
+"""github.com/kserve/kserve/issues/5062: a mid-size model alone takes 10 minutes."""
 
 
 def disk_bytes(weights: int, keep_revisions: int) -> int:
@@ -33,13 +33,13 @@ def disk_bytes(weights: int, keep_revisions: int) -> int:
 
 
 def shared_memory_bytes(gpus: int) -> int:
-    """Size of `/dev/shm` for so many GPUs in one pod; one GPU shares with nobody."""
+    """Size of `/dev/shm` for `gpus` GPUs in one pod; a single GPU needs none."""
     return SHARED_MEMORY_PER_GPU * gpus if gpus > 1 else 0
 
 
 def host_memory_bytes(gpus: int, shared: int) -> int:
-    """Memory of a pod with so many GPUs, its `/dev/shm` included. Reading weights fills the page cache beyond it, which
-    the kernel takes back."""
+    """Memory of a pod with `gpus` GPUs, including its `/dev/shm`. The read of the weights also fills the page cache,
+    which the kernel reclaims."""
     return BASE_MEMORY + PROCESS_MEMORY_PER_GPU * gpus + shared
 
 

@@ -12,7 +12,7 @@ from engines.versions import Version
 
 
 class Standing(StrEnum):
-    """What is known of a rule under one release."""
+    """Whether a rule applies to a release."""
 
     FAILS = "fails"
     UNDETERMINED = "undetermined"

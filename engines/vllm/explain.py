@@ -15,7 +15,7 @@ from engines.vllm.resolved_request import ResolvedRequest, resolve
 
 
 def explain_vllm(request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
-    """The memory of every stage; nothing where the plan knows none."""
+    """The memory of every stage. Empty: not known."""
     if request.gpu is None or not plan.stages:
         return
     resolved = resolve(request, model, find_gpu(request.gpu))

@@ -1,7 +1,7 @@
 """The attention backend that vLLM chooses, and the block size of its KV cache.
 
-From `vllm/platforms/cuda.py` (0.33.0): priorities by compute capability, first the ones that take the cache's type. A
-sparse attention without a backend for the GPU has none, and the model cannot be served there.
+From `vllm/platforms/cuda.py` (0.33.0): priorities by compute capability, backends that take the
+cache's type first. A model with sparse attention cannot be served on a GPU without a backend for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Backend:
 
     name: str
     block: int
-    """Tokens of a KV block, and what a stated block size must be a multiple of."""
+    """Tokens of a KV block; a stated block size must be a multiple of it."""
     latent: bool = True
     """Whether it is for latent attention (MLA)."""
     own_fp8_layout: bool = False

@@ -39,7 +39,7 @@ def is_fp8(dtype: str) -> bool:
 
 
 def layer_bytes_per_token(shape: Shape, dtype: str, tp: int, backend: Backend) -> int:
-    """Bytes that one token costs in one layer with a growing cache, on one GPU.
+    """Bytes of one token in one layer with a growing cache, on one GPU.
 
     Raises KeyError for a cache type without a formula.
     """
@@ -69,12 +69,12 @@ class PoolRules:
     """How a release lays out the pool of a model whose layers differ."""
 
     group_factor: float
-    """Groups are as large as the commoner kind of layers where it has fewer than the rarer times this."""
+    """Groups have the size of the commoner kind of layers if it is less than the rarer kind times this."""
     batches_in_flight: bool
-    """A window keeps the tokens of every batch in flight, not of one."""
+    """Whether a window keeps the tokens of all batches in flight, not of one."""
     prefill_checkpoints: bool
-    """Linear attention keeps a state at checkpoints of a prefill: one block more, and blocks that are a multiple of
-    the tokens between checkpoints."""
+    """Whether linear attention keeps a state at checkpoints of a prefill: one more block, and block sizes that are a
+    multiple of the tokens between checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,39 +85,39 @@ class Pool:
     block_bytes: int
     """Bytes of one block over the layers that share it."""
     growing_groups: int
-    """Groups of layers whose blocks grow with the context; 1 for a model whose layers are all alike."""
+    """Groups of layers whose blocks grow with the context; 1 if all layers are alike."""
     fixed_blocks: int
-    """Blocks that a sequence takes whatever its length: linear states and sliding windows."""
+    """Blocks of a sequence of any length: linear states and sliding windows."""
     bytes_per_token: int
-    """What a token costs over all growing layers of the stage."""
+    """Bytes of one token over all growing layers of the stage."""
     dcp: int
 
     @property
     def uniform(self) -> bool:
-        """Whether every layer grows alike, so that the tokens are a capacity."""
+        """Whether all layers grow alike, so that the reported tokens are a capacity."""
         return self.fixed_blocks == 0
 
     def blocks(self, available_bytes: float) -> int:
-        """Whole blocks in so many bytes."""
+        """Whole blocks in `available_bytes`."""
         return max(0, int(available_bytes // self.block_bytes))
 
     def blocks_of_request(self, context: int) -> int:
-        """Blocks that one request of that context takes."""
+        """Blocks of one request of that context."""
         return self.growing_groups * ceil(context / (self.block_tokens * self.dcp)) + self.fixed_blocks
 
     def bytes_of_request(self, context: int) -> int:
-        """Bytes that one request of that context takes on one GPU."""
+        """Bytes of one request of that context on one GPU."""
         return self.blocks_of_request(context) * self.block_bytes
 
     def reported_tokens(self, blocks: int, context: int) -> int:
-        """The tokens that vLLM prints. Where layers differ it prints concurrency times context, which is no capacity
+        """The tokens that vLLM prints. If layers differ, it prints concurrency times context, which is not a capacity
         (github.com/vllm-project/vllm/issues/51041)."""
         if self.uniform:
             return blocks * self.block_tokens * self.dcp
         return int(blocks / self.blocks_of_request(context) * context)
 
     def longest_request(self, blocks: int) -> int:
-        """Tokens of the longest single request that so many blocks hold."""
+        """Tokens of the longest single request in `blocks` blocks."""
         return max(0, (blocks - self.fixed_blocks) // self.growing_groups) * self.block_tokens * self.dcp
 
 
@@ -136,7 +136,7 @@ def stage_pool(
 ) -> Pool:
     """The pool of the stage that holds these layers.
 
-    `tokens_in_flight`: those that a window keeps beside its own, because they are not settled yet.
+    `tokens_in_flight`: tokens of unfinished batches, which a window keeps beside its own.
     """
     per_layer = layer_bytes_per_token(shape, dtype, tp, backend)
     kinds = [shape.layer_kinds[layer] for layer in layers]

@@ -1,6 +1,6 @@
-"""What vLLM holds beside a checkpoint's tensors once it has loaded them, and counts as weights.
+"""Memory beside a checkpoint's tensors that vLLM allocates while loading, and counts as weights.
 
-Found by building its own models (`make oracle`, 0.33.0). What earlier releases hold was not compared.
+Found by building its own models (`make oracle`, 0.33.0). Earlier releases were not compared.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from config.checkpoint.tensors import Place, Sharding
 from engines.vllm.resolved_request import ResolvedRequest
 
 _PACKED_SHARE = 1 / 128 - 4 / 128**2
-"""Bytes of scales more for each weight where a block's scale is repeated for each of its rows, in one byte."""
+"""Additional bytes of scales for each weight if each row repeats its block's scale, in one byte."""
 
 _WIDER_ZERO_POINT = 1.5
-"""Bytes that a zero point of 16 bits takes more than one of four."""
+"""Additional bytes of a zero point of 16 bits instead of 4."""
 
 _INDEX_BYTES = 4
 _DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
@@ -36,7 +36,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
 
 
 def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
-    """The 16-bit copies of the expanding projection that latent attention makes where it is quantised."""
+    """The 16-bit copies of the expanding projection that quantised latent attention makes."""
     attention = resolved.model.shape.attention
     if not isinstance(attention, LatentAttention):
         return 0.0
@@ -84,7 +84,7 @@ def _zero_points(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
 
 
 def _linear_bytes(resolved: ResolvedRequest, tensors: dict[str, float], scheme: Scheme) -> float:
-    """Bytes of the linear layers that are stored so, without the routed experts."""
+    """Bytes of the linear layers of that storage, without the routed experts."""
     linear = {
         group.group
         for group in resolved.model.groups

@@ -1,6 +1,6 @@
 """Memory beside weights and KV cache on one GPU, as a range.
 
-Three parts: what lies outside torch (communication, context), the activation peak of the engine's profiling run, and
+Three parts: memory outside torch (communication, context), the activation peak of the engine's profiling run, and
 CUDA graphs. The peak is the larger of two: a layer's intermediate states for a whole batch of tokens, or the copies of
 the logits that sampling makes for every sequence, which only the last pipeline stage does. The workspace of the experts
 comes on top of either. Constants and their sources are in `config/data/overheads.json`.
@@ -20,7 +20,7 @@ _ROW_ALIGNMENT = 128
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the overhead of one GPU depends on."""
+    """The inputs of the overhead of one GPU."""
 
     tp: int
     pp: int
@@ -29,7 +29,7 @@ class Workload:
     last_stage: bool
     hidden: int
     dense_width: int
-    """Intermediate size of the dense layers; 0 where there are none."""
+    """Intermediate size of the dense layers. 0: none."""
     vocabulary: int
     experts_active: int
     """Experts per token; 0 for a dense model."""
@@ -51,7 +51,7 @@ class Overhead:
     graphs_high: float
     weights_share: float
     reserve: float
-    """Known to be needed and not measured by the engine's profiling."""
+    """Needed, but not measured by the engine's profiling."""
 
     @property
     def base(self) -> float:
@@ -71,7 +71,7 @@ class Overhead:
 
 
 def overhead(workload: Workload, version: Version, weights: float, reserve: float = 0.0) -> Overhead:
-    """The overhead of one GPU that holds so many bytes of weights, under that vLLM release."""
+    """The overhead of one GPU with `weights` bytes of weights, under that vLLM release."""
     constants = overheads()
     older = version < Version.parse(constants.older_activation_before)
     activation = _activation(workload, constants, older=older)

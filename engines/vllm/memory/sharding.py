@@ -1,7 +1,7 @@
 """Bytes of weights on one GPU, by pipeline stage, as vLLM shards them.
 
 Layers are split as `vllm/distributed/utils.py get_pp_indices` does (0.33.0); what tensor parallelism cuts and what it
-copies is stated per group in `planner.tensors`. Everything is even between the ranks of a stage.
+copies is stated per group in `config.checkpoint.tensors`. Everything is even between the ranks of a stage.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from engines.plan import Layout
 def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     """The decoder layers of each pipeline stage.
 
-    Equal parts; what is left over goes to the stages counted back from the one before the last, because the last has
-    the head and the first the embeddings.
+    Equal parts; surplus layers go to the stages from the last but one backwards, because the last has the head and the
+    first the embeddings.
     """
     sizes = [layers // stages] * stages
     for back in range(layers % stages):
@@ -67,7 +67,7 @@ def _sharding(group: TensorGroup, layout: Layout) -> Sharding:
 
 
 def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: bool) -> int:
-    """Into how many parts a group is cut."""
+    """The number of parts of a group."""
     match sharding:
         case Sharding.SPLIT:
             return layout.tp

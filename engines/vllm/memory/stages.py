@@ -56,7 +56,7 @@ class Memory:
         return min(stage.pool.blocks(stage.kv_worst if worst else stage.kv_likely) for stage in self.stages)
 
     def reported_tokens(self, context: int) -> tuple[int, int]:
-        """What the engine prints as KV cache size: [worst, likely]."""
+        """The KV cache size that the engine prints, in tokens: [worst, likely]."""
         pool = self.stages[0].pool
         worst, likely = self.blocks(worst=True), self.blocks(worst=False)
         return pool.reported_tokens(worst, context), pool.reported_tokens(likely, context)
@@ -87,12 +87,12 @@ class Memory:
 
 
 def budget_bytes(memory_bytes: int, utilization: float) -> int:
-    """What vLLM may use of a GPU: `vllm/v1/worker/utils.py request_memory` (0.33.0)."""
+    """Bytes of a GPU that vLLM may use: `vllm/v1/worker/utils.py request_memory` (0.33.0)."""
     return ceil(memory_bytes * utilization)
 
 
 def memory_of(resolved: ResolvedRequest, memory_bytes: int, backend: Backend) -> Memory:
-    """The memory of every stage of a resolved."""
+    """The memory of every stage of a resolved request."""
     ranges = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
     budget = budget_bytes(memory_bytes, resolved.utilization)
     stages = tuple(_stage(resolved, ranges, index, budget, backend) for index in range(len(ranges)))
@@ -100,7 +100,7 @@ def memory_of(resolved: ResolvedRequest, memory_bytes: int, backend: Backend) ->
 
 
 def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
-    """Bytes on one GPU of a stage once the weights are loaded: the checkpoint's tensors, and what is made of them."""
+    """Bytes on one GPU of a stage after loading: the checkpoint's tensors, and those made from them."""
     layers = stage_layers(resolved.model.shape.layers, resolved.layout.pp)[index]
     tensors = tensors_by_group(resolved, index)
     return tensors | made_while_loading(resolved, layers, tensors)
@@ -180,7 +180,7 @@ def sparse_scratch_bytes(batched_tokens: int) -> int:
 
 
 def _reserve(resolved: ResolvedRequest) -> float:
-    """Bytes that are needed and that the engine's profiling does not see."""
+    """Bytes that are needed, but that the engine's profiling does not see."""
     return sparse_scratch_bytes(resolved.batched_tokens) if resolved.sparse_scratch_missed else 0.0
 
 
