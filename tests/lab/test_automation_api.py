@@ -14,14 +14,14 @@ from tests.lab.kubectl import Kubectl
 
 
 def program() -> None:
-    """One ConfigMap."""
+    """A program with one ConfigMap."""
     made = ConfigMap("made", metadata={"namespace": "default"}, data={"text": "hello"})
     pulumi.export("config_map", made.metadata["name"])
 
 
 @pytest.fixture
 def stack(site: Site, environment: dict[str, str], tmp_path: Path) -> Iterator[automation.Stack]:
-    """A stack of a program that is a function of this process."""
+    """A stack with a function of this process as its program."""
     options = automation.LocalWorkspaceOptions(
         work_dir=str(tmp_path),
         env_vars=environment,

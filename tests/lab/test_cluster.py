@@ -1,4 +1,4 @@
-"""The cluster is a real one: groups of pods, names, Services, containers; its simulated nodes can be spoiled."""
+"""The lab's cluster: groups of pods, DNS, Services, containers, and simulated nodes that tests can break."""
 
 import json
 import time
@@ -111,13 +111,13 @@ def serving(pod: dict[str, Any], port: int) -> list[dict[str, Any]]:
 
 
 def address_of(kubectl: Kubectl, namespace: str) -> str:
-    """The cluster address of the Service."""
+    """Returns the Service's cluster IP address."""
     service = kubectl.get("service", "server", "-n", namespace)
     return f"http://{service['spec']['clusterIP']}"
 
 
 def ask(url: str, content: dict[str, Any] | None = None, seconds: float = 60) -> str:
-    """The answer of a server that is still starting, as soon as there is one."""
+    """Waits until a server responds, and returns its response."""
     body = None if content is None else json.dumps(content).encode()
     deadline = time.monotonic() + seconds
     while True:
@@ -193,7 +193,7 @@ def test_a_real_node_can_be_given_gpus(lab: Lab, kubectl: Kubectl, namespace: st
 
 
 def after_next_status_update(kubectl: Kubectl, name: str, seconds: float = 60) -> dict[str, Any]:
-    """A real node as its kubelet has next reported it: it must keep what it does not know."""
+    """Returns a real node after the kubelet's next status update, which must keep unknown resources."""
 
     def heartbeat(node: dict[str, Any]) -> str:
         [ready] = [each for each in node["status"]["conditions"] if each["type"] == "Ready"]

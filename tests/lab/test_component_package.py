@@ -1,4 +1,4 @@
-"""A local component package in Python, used from Python and from YAML, as `pulumi package add` gives it to both."""
+"""Programs in Python and YAML that use a local component package through `pulumi package add`."""
 
 import shutil
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.lab.kubectl import Kubectl
 
 @pytest.fixture(params=["python", "yaml"])
 def user(request: pytest.FixtureRequest, tmp_path: Path, environment: dict[str, str]) -> Iterator[Project]:
-    """A program in that language which has the package."""
+    """A program in each language with the package added."""
     package = tmp_path / "greeting"
     shutil.copytree(PROGRAMS / "greeting", package, ignore=NOT_COPIED)
     program = f"greeting_in_{request.param}"

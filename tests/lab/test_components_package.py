@@ -1,4 +1,4 @@
-"""The components in other programs: two models in Python on simulated GPUs, and a model that answers in YAML."""
+"""Other programs that use the components: two models in Python on simulated GPUs, and a served model in YAML."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ EXAMPLES = CHECKOUT / "examples"
 
 
 def with_components(example: str, directory: Path, environment: dict[str, str], site: Site) -> Project:
-    """A copy of an example with the package added, for the lab's cluster."""
-    shutil.copytree(CHECKOUT, directory / "heavylift", ignore=NOT_COPIED)  # Pulumi keeps the schema beside a package
+    """Copies an example for the lab's cluster and adds the package."""
+    shutil.copytree(CHECKOUT, directory / "heavylift", ignore=NOT_COPIED)  # Pulumi writes a schema there
     project = Project.copy(EXAMPLES / example, directory / example, environment, "test")
     added = project.pulumi("package", "add", "../heavylift/components")
     assert added.status == 0, added

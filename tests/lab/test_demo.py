@@ -1,4 +1,4 @@
-"""`make demo` ends with a model's answer: on a lab of its own, as a newcomer meets it, and on one's own cluster."""
+"""`make demo` prints a model's answer, on a new lab and on the user's own cluster."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def demo(checkout: Path, *words: str, **environment: str) -> subprocess.Complete
 
 
 def in_order(text: str, wanted: list[str]) -> bool:
-    """Whether `text` has all of `wanted`, each after the one before."""
+    """Returns whether `text` has all of `wanted` in this order."""
     position = 0
     for each in wanted:
         position = text.find(each, position)
@@ -42,7 +42,7 @@ def in_order(text: str, wanted: list[str]) -> bool:
 
 
 def answer_of(shown: subprocess.CompletedProcess[str]) -> str:
-    """The model's answer, after everything that the demo shows before it."""
+    """Returns the model's answer, and checks the output before it."""
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert in_order(shown.stdout, ANSWERED), shown.stdout
     [answer] = [line for line in shown.stdout.splitlines() if line.startswith("  answer ")]
@@ -50,7 +50,7 @@ def answer_of(shown: subprocess.CompletedProcess[str]) -> str:
 
 
 def own_kubeconfig(cluster: Path, directory: Path) -> Path:
-    """A person's own kubeconfig, which knows the lab's cluster by another name."""
+    """A user's kubeconfig, with another context name for the lab's cluster."""
     kubeconfig = yaml.safe_load(cluster.read_text())
     kubeconfig["contexts"] = [{**kubeconfig["contexts"][0], "name": "kind-dev"}]
     kubeconfig["current-context"] = ""
@@ -68,7 +68,7 @@ def test_the_demo_answers_on_a_lab_that_it_takes_up_and_on_somebodys_own_cluster
     served = Project(site.directory / "program", settings, "dev").destroy()
     assert served.status == 0, served
 
-    # Its nodes cannot pull the public images, so the lab's take their place; everything else is the person's own.
+    # The lab's images replace the public ones, which its nodes cannot pull. Everything else is the user's.
     own = {name: value for name, value in settings.items() if name.endswith("_IMAGE") or name == "HF_ENDPOINT"}
     own["KUBECONFIG"] = str(own_kubeconfig(site.kubeconfig, tmp_path))
     assert answer_of(demo(second_checkout, "--context", "kind-dev", **own))

@@ -1,4 +1,4 @@
-"""The engine is a real one: it awaits Jobs, orders what depends on them, and obeys policy packs."""
+"""The lab's engine waits for Jobs, creates dependents afterwards, and enforces policy packs."""
 
 import json
 

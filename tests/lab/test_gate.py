@@ -1,4 +1,4 @@
-"""Nothing is served that was not verified, nothing is fetched twice, and no secret shows: on the real node."""
+"""A server starts only with verified weights, downloads happen once, and secrets stay hidden: on the real node."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def serve(
     environment: dict[str, str],
     tmp_path: Path,
 ) -> Iterator[Serve]:
-    """Makes a stack that serves a model; afterwards it is destroyed and its weights are removed."""
+    """Creates a stack that serves a model. Destroys it and removes its weights after the test."""
     hub.clear_faults()
     hub.clear_requests()
     namespace = request.node.name.replace("_", "-").replace("[", "-").replace("]", "")[:50].strip("-")
@@ -137,7 +137,7 @@ def test_up_destroy_up_stages_zero_bytes(serve: Serve, hub: HubClient, kubectl: 
 
 
 def offer_a_disk(kubectl: Kubectl, served: Served) -> None:
-    """A volume that a claim of the storage class can bind: the lab has no provisioner."""
+    """Creates a volume for a claim of the storage class, because the lab has no provisioner."""
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["real-0"]}]}]
     volume = {
         "apiVersion": "v1",
@@ -216,7 +216,7 @@ def test_a_server_whose_weights_were_altered_after_staging_refuses_to_start(serv
     served.lab.on_node("real-0", "cp", "--archive", f"{served.root}/{digest}", kept)
     try:
         for alteration, script in ALTERATIONS.items():
-            # A copy in place has the old modification times and a new change time, as any alteration has.
+            # An in-place copy keeps the modification times. The change times are new, as after any change.
             served.shell(script)
             reason = refusal_of_next_pod(served)
             assert reason, f"the server started with {alteration}"
@@ -228,7 +228,7 @@ def test_a_server_whose_weights_were_altered_after_staging_refuses_to_start(serv
 
 
 def refusal_of_next_pod(served: Served, seconds: float = 60) -> str | None:
-    """Deletes the server's pod and returns why the next one's init container refused; None where it did not."""
+    """Deletes the server's pod and returns the error of the next pod's init container. None: no error."""
     kubectl, namespace = served.kubectl, served.namespace
     for pod in served.pods("server"):
         kubectl("delete", "pod", "-n", namespace, pod["metadata"]["name"], "--grace-period=0", "--force")
@@ -260,7 +260,7 @@ def test_up_ends_with_the_verifiers_words_where_weights_were_altered_and_goes_on
     assert f"{README}: SHA-256 is" in refused.output
     assert "Traceback" not in refused.output
 
-    # What the message says to do.
+    # The step that the message names.
     assert f"`kubectl delete job -n {served.namespace} -l {STAGE_JOB}`, then `pulumi up --refresh`" in refused.output
     kubectl("delete", "job", "-n", served.namespace, "-l", STAGE_JOB)
     mended = served.project.up("--refresh")
@@ -272,7 +272,7 @@ def test_up_ends_with_the_verifiers_words_where_weights_were_altered_and_goes_on
 
 def test_up_ends_with_the_engines_last_words_where_it_does_not_start_and_goes_on_when_mended(serve: Serve) -> None:
     served = serve(pinned("acme/model", FIRST))
-    # A flag of llama.cpp that the lab's stand-in for its command line does not know.
+    # A flag of llama.cpp that the lab's test double of its command line does not know.
     served.project.configure(engine={"extra_args": ["--mlock"]})
     began = time.monotonic()
     refused = served.project.up()
@@ -299,7 +299,7 @@ def test_a_stager_killed_half_way_resumes_and_does_not_fetch_all_again(serve: Se
     hub.clear_faults()
     up.join()
     assert taken_up == [0]
-    # Each of sixteen streams may have to fetch 64 MiB again.
+    # Each of 16 streams may download up to 64 MiB again.
     assert hub.bytes_sent() < FILLER_BYTES + MODEL_BYTES + 16 * 64 * 1024**2, served.stage_log()
     assert served.ask()
 
@@ -339,14 +339,14 @@ def test_a_mirror_serves_what_the_lock_lists_when_the_hub_is_down(
 
 
 def stager(served: Served, *arguments: str) -> None:
-    """Runs the stager where the stack file lies, as somebody who prepares it would."""
+    """Runs the stager in the stack file's folder, as a user who prepares a stack does."""
     settings = {name: value for name, value in served.project.environment.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "stager", *arguments]
     subprocess.run(command, cwd=served.project.directory, env=settings, check=True)
 
 
 def kill_stager_after(served: Served, hub: HubClient, bytes_sent: int, seconds: float = 90) -> bool:
-    """Kills the stager's process with SIGKILL as soon as the hub has sent so much."""
+    """Kills the stager with SIGKILL when the hub has sent that many bytes."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if hub.bytes_sent() >= bytes_sent:

@@ -23,14 +23,14 @@ NAMESPACE, REFUSED = "h100-test", "h100-refused"
 
 @pytest.fixture
 def h100x16(settings: dict[str, str], tmp_path: Path, kubectl: Kubectl, nodes: AddNodes) -> Iterator[Project]:
-    """The stack `h100x16` as committed, in a namespace of these tests; its nodes go after it."""
+    """The stack `h100x16` as committed, in a namespace of these tests. Its nodes are removed after it."""
     with committed_stack("h100x16", NAMESPACE, tmp_path, settings, kubectl) as project:
         yield project
 
 
 @pytest.fixture(scope="module")
 def refused(settings: dict[str, str], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """The stack `h100x16`, of which nothing is ever made."""
+    """The stack `h100x16`, for tests in which `up` creates nothing."""
     directory = tmp_path_factory.mktemp("refused")
     with committed_stack("h100x16", REFUSED, directory, settings, kubectl) as project:
         yield project
@@ -43,13 +43,13 @@ def group(kubectl: Kubectl) -> Group:
 
 
 def no_new_pods(kubectl: Kubectl) -> None:
-    """Admits no further pod with GPUs to the namespace; those that run go on, and stage Jobs need none."""
+    """Sets a quota that admits no more pods with GPUs. Running pods and stage Jobs are unaffected."""
     quota = {"metadata": {"name": "no-new-pods"}, "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}
     kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota}, namespace=NAMESPACE)
 
 
 def spoil(simulated: SimulatedNodes, fault: str) -> None:
-    """Puts one fault on the second node."""
+    """Breaks the second node in one way."""
     match fault:
         case "without GPUs":
             simulated.set_resource("h100-1", "nvidia.com/gpu", None)
@@ -87,7 +87,7 @@ def test_a_group_moves_from_a_drained_node_to_the_staged_spare_and_to_no_other(
     nodes: AddNodes, h100x16: Project, group: Group
 ) -> None:
     simulated = nodes("3x8h100")
-    nodes("2x8h200", ["other-0", "other-1"])  # as many GPUs and the same resource, but not the stack's
+    nodes("2x8h200", ["other-0", "other-1"])  # the same number of GPUs and the same resource, but another GPU model
     h100x16.configure(nodes={"names": ["h100-0", "h100-1", "h100-2"]})
     up = h100x16.up()
     assert up.status == 0, up

@@ -1,4 +1,4 @@
-"""A group of two that really runs: staged by the stager on two real nodes, and met over TCP by a stand-in for vLLM."""
+"""A running group of two pods: the stager stages on two real nodes, and a test double of vLLM connects over TCP."""
 
 import json
 import time
@@ -27,7 +27,7 @@ FILES = ["README.md", "config.json"]
 
 @pytest.fixture(scope="module")
 def two_real_nodes(lab: Lab, site: Site) -> Iterator[None]:
-    """Two nodes that run containers and are said to have GPUs and a fabric, which they have not."""
+    """Two nodes that run containers and report GPUs and a fabric that they do not have."""
     while lab.real_nodes < len(REAL):
         lab.add_real_node()
     nodes = SimulatedNodes(site)
@@ -75,7 +75,7 @@ def pods(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def ask(kubectl: Kubectl, path: str) -> Any:
-    """The answer of the Service, by way of the API server."""
+    """Returns the Service's response, through the API server."""
     return json.loads(kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/services/h100x16:8000/proxy{path}"))
 
 
@@ -86,7 +86,7 @@ def ready(kubectl: Kubectl) -> bool:
 
 
 def last_words(kubectl: Kubectl, container: str) -> set[str]:
-    """What an init container of that name said when it last failed, in any of the pods."""
+    """Returns the last termination messages of an init container, in all pods."""
     said = set()
     for pod in pods(kubectl):
         for status in pod["status"].get("initContainerStatuses", []):
@@ -98,7 +98,7 @@ def last_words(kubectl: Kubectl, container: str) -> set[str]:
 
 
 def wait_for_words(kubectl: Kubectl, container: str, wanted: str, seconds: float = 90) -> set[str]:
-    """The last words of an init container as soon as they contain `wanted`."""
+    """Waits until the termination message of an init container contains `wanted`, and returns it."""
     deadline = time.monotonic() + seconds
     said = last_words(kubectl, container)
     while not any(wanted in words for words in said):
@@ -109,7 +109,7 @@ def wait_for_words(kubectl: Kubectl, container: str, wanted: str, seconds: float
 
 
 def digest_on(lab: Lab, node: str) -> str:
-    """The one directory of weights on a node."""
+    """Returns the only staged directory on a node."""
     [digest] = lab.on_node(node, "ls", ROOT).split()
     return f"{ROOT}/{digest}"
 
@@ -170,7 +170,7 @@ def test_an_image_that_cannot_be_had_ends_up_after_a_minute_with_the_nodes_words
 def test_a_group_that_is_made_anew_again_and_again_is_given_up_with_the_words_of_the_rank_that_fails(
     stack: Project, kubectl: Kubectl
 ) -> None:
-    """Each time both pods are new, and none of them has ended three times."""
+    """Each restart creates new pods, so that no single pod fails three times."""
     stack.configure(engine={"environment": {"PYTHONHASHSEED": "never"}})
     refused = stack.up()
     assert refused.status != 0
@@ -184,7 +184,7 @@ def test_a_group_that_is_made_anew_again_and_again_is_given_up_with_the_words_of
     ("fault", "words"), [("500", "HTTP 500: "), ("end", "it ended while it was asked")], ids=["answers 500", "ends"]
 )
 def test_a_server_that_is_healthy_and_fails_at_its_first_answer_ends_up(stack: Project, fault: str, words: str) -> None:
-    """As vLLM did with a quantisation that does not divide by the ranks (vllm-project/vllm, issue 17604)."""
+    """vLLM did this with a quantisation that does not divide by the ranks (vllm-project/vllm, issue 17604)."""
     stack.configure(engine={"environment": {"LAB_FIRST_ANSWER": fault}})
     refused = stack.up()
     assert refused.status != 0
@@ -200,7 +200,7 @@ def test_a_server_that_is_healthy_and_fails_at_its_first_answer_ends_up(stack: P
 def test_a_stack_that_asks_for_infiniband_is_refused_in_seconds_and_goes_on_when_mended(
     stack: Project, kubectl: Kubectl
 ) -> None:
-    """The nodes say that they have `rdma/ib`, and have neither card nor plugin: what only a pod can find out."""
+    """The nodes report `rdma/ib` without a card or device plugin. Only a pod can detect this."""
     stack.configure(nodes={"fabric": {"kind": "infiniband", "resource": "rdma/ib", "count": 8}})
     began = time.monotonic()
     refused = stack.up()

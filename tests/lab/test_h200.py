@@ -1,4 +1,4 @@
-"""`pulumi up --stack h200` on a simulated node with eight H200, as the README tells, and what it refuses."""
+"""`pulumi up --stack h200` on a simulated node with eight H200, as in the README, and the errors of the preflight."""
 
 import json
 import select
@@ -22,33 +22,33 @@ from tests.lab.sharing import committed_stack, on_nodes_of
 pytestmark = on_nodes_of("8xh200")
 
 NAMESPACE, REFUSED = "h200-test", "h200-refused"
-# moonshotai/Kimi-K2.5 at the pinned commit: derived from its config.json, and as public start-up logs print it.
+# moonshotai/Kimi-K2.5 at the pinned commit: derived from its config.json, and equal to public start-up logs.
 WEIGHTS_BYTES = 595_147_639_776
 
 
 @pytest.fixture
 def h200(settings: dict[str, str], tmp_path: Path, kubectl: Kubectl, nodes: AddNodes) -> Iterator[Project]:
-    """The stack `h200` as committed, in a namespace of these tests; its node goes after it."""
+    """The stack `h200` as committed, in a namespace of these tests. Its node is removed after it."""
     with committed_stack("h200", NAMESPACE, tmp_path, settings, kubectl) as project:
         yield project
 
 
 def created_in(kubectl: Kubectl, namespace: str = NAMESPACE) -> list[str]:
-    """The names of what a stack has made in the cluster."""
+    """Returns the names of a stack's objects in the cluster."""
     found = kubectl("get", "all,configmaps,pvc", "-n", namespace, "-o", "name").split()
     return [name for name in found if "kube-root-ca" not in name]
 
 
 @pytest.fixture(scope="module")
 def refused(settings: dict[str, str], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """The stack `h200`, of which nothing is ever made."""
+    """The stack `h200`, for tests in which `up` creates nothing."""
     directory = tmp_path_factory.mktemp("refused")
     with committed_stack("h200", REFUSED, directory, settings, kubectl) as project:
         yield project
 
 
 def moment(text: str) -> datetime:
-    """A time as the API server writes it."""
+    """Parses a timestamp of the API server."""
     return datetime.fromisoformat(text)
 
 
@@ -116,7 +116,7 @@ def test_the_articles_volume_of_400_gib_is_refused_with_the_numbers(
 
 
 def spoil(simulated: SimulatedNodes, fault: str) -> None:
-    """Puts one fault on the node."""
+    """Breaks the node in one way."""
     match fault:
         case "missing":
             simulated.delete("h200-0")
@@ -156,7 +156,7 @@ def test_all_faults_of_a_node_come_at_once(nodes: AddNodes, refused: Project) ->
 
 
 def training(gpus: int) -> dict[str, object]:
-    """Another team's pod, which the scheduler puts on the node with so many of its GPUs."""
+    """Returns another team's pod for the node, with `gpus` of its GPUs."""
     container = {"name": "train", "image": "training", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     spec = {"nodeSelector": {"kubernetes.io/hostname": "h200-0"}, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train-0"}, "spec": spec}
@@ -186,7 +186,7 @@ def test_gpus_that_another_pod_holds_end_an_up_and_are_free_when_it_is_gone(
 
 
 class WayToTheCluster:
-    """A kubeconfig whose server can be reached while the way is open: a forwarder on a port of its own."""
+    """A kubeconfig whose server is reachable only while a forwarder runs."""
 
     def __init__(self, kubeconfig: Path, directory: Path) -> None:
         text = kubeconfig.read_text()
@@ -200,7 +200,7 @@ class WayToTheCluster:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Lets connections through, and ends them afterwards."""
+        """Forwards connections while the block runs, and closes them afterwards."""
         target = self._target
 
         class Forward(socketserver.BaseRequestHandler):
@@ -225,7 +225,7 @@ class WayToTheCluster:
 
 
 def steps(preview: Answer) -> dict[str, str]:
-    """What `pulumi preview --json` would do, by the name of each resource."""
+    """Returns the step of each resource in `pulumi preview --json`, by name."""
     assert preview.status == 0, preview
     text = preview.output
     plan = json.loads(text[text.index("{") : text.rindex("}") + 1])
@@ -233,7 +233,7 @@ def steps(preview: Answer) -> dict[str, str]:
 
 
 def unreachable(kubeconfig: Path, directory: Path) -> Path:
-    """A kubeconfig whose server nobody listens at."""
+    """A kubeconfig for an address on which no server listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     text = kubeconfig.read_text()

@@ -1,4 +1,4 @@
-"""A lab leaves nothing behind, stands beside another one, and says what it cannot do."""
+"""A lab leaves nothing on the host, runs next to another lab, and reports what it cannot do."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ pytestmark = LABS_OF_THEIR_OWN
 
 
 def outline() -> dict[str, object]:
-    """What a lab could leave on the host: mounts, links, routes, rules, and network namespaces outside other labs."""
+    """Returns what a lab could leave on the host: mounts, links, routes, rules, and new network namespaces."""
 
     def said(*command: str) -> list[str]:
         return sorted(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
@@ -32,11 +32,11 @@ def outline() -> dict[str, object]:
 
 
 def network_namespaces() -> set[str]:
-    """Network namespaces of all processes, but for those that a running lab holds: its pods come and go."""
+    """Returns the network namespaces of all processes outside running labs, whose pods change all the time."""
     parents, namespaces = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
-            # The name of the program, which may contain spaces, stands in brackets.
+            # The program's name is in parentheses and may contain spaces.
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             namespaces[int(path.name)] = os.readlink(path / "ns/net")  # noqa: PTH115 - no path, but `net:[NUMBER]`
     labs = {site.pid for directory in every_lab() if (site := load(directory)) and site.running}
@@ -51,7 +51,7 @@ def network_namespaces() -> set[str]:
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Command lines of live processes that name the lab's directory."""
+    """Returns the command lines of live processes that contain the lab's directory."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -64,7 +64,7 @@ def processes_of(directory: Path) -> list[str]:
 
 
 def command(checkout: Path, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Runs the lab's door in a checkout."""
+    """Runs the lab's command line in a checkout."""
     python = str(checkout / ".venv/bin/python")
     return subprocess.run(
         [*prefix, python, "-m", "lab", *words], cwd=checkout, capture_output=True, text=True, check=False, timeout=300
@@ -103,7 +103,7 @@ def test_two_labs_stand_side_by_side_and_a_killed_one_leaves_nothing(site: Site,
 def test_without_root_the_control_plane_and_simulated_nodes_run_and_the_rest_is_named(
     site: Site, second_checkout: Path
 ) -> None:
-    # The owner of the files without any capability: what the lab sees is a user that is not root.
+    # The owner of the files, without capabilities: the lab runs as a user without root rights.
     as_user = ("unshare", "--user")
     taken_up = command(second_checkout, "up", "--nodes", "2x8h100", prefix=as_user)
     assert taken_up.returncode == 0, taken_up.stderr

@@ -1,4 +1,4 @@
-"""Old revisions go once a new one serves, and not a moment before: on the real node, three revisions and two stacks."""
+"""Prunes old revisions only after the new one serves: on the real node, with three revisions and two stacks."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ MakeStack = Callable[..., Served]
 
 @pytest.fixture
 def stack(lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path: Path) -> Iterator[MakeStack]:
-    """Makes a stack `dev` in a namespace and with a state of its own, on the disk that the first one uses."""
+    """Creates a stack `dev` with its own namespace and Pulumi state, on the same disk as the other stack."""
     made: list[Served] = []
 
     def make(namespace: str, **weights: int) -> Served:
@@ -44,7 +44,7 @@ def stack(lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], 
 
 
 def serve_revision(served: Served, revision: str) -> str:
-    """Take the stack up at another revision; returns the digest that its server mounts."""
+    """Runs `up` with another revision, and returns the digest that the server mounts."""
     served.project.configure(model=pinned("acme/model", revision))
     up = served.project.up()
     assert up.status == 0, up
@@ -52,7 +52,7 @@ def serve_revision(served: Served, revision: str) -> str:
 
 
 def served_digest(served: Served) -> str:
-    """The directory that the server's Deployment names."""
+    """Returns the digest in the server's Deployment."""
     [deployment] = served.get("deployments")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     words = " ".join(container.get("command", []) + container.get("args", []))
@@ -60,22 +60,22 @@ def served_digest(served: Served) -> str:
 
 
 def wait_for_pruning(served: Served, condition: str = "complete") -> None:
-    """The one Job, ended."""
+    """Waits until the prune Job has a condition."""
     served.kubectl.wait(f"--for=condition={condition}", "job", "-n", served.namespace, "-l", PRUNE, seconds=180)
 
 
 def prune_log(served: Served) -> str:
-    """What the newest pruning said."""
+    """Returns the log of the newest prune Job."""
     return served.kubectl("logs", "-n", served.namespace, "-l", PRUNE, "--tail=-1")
 
 
 def users(served: Served, digest: str) -> list[str]:
-    """Whose marks a directory carries."""
+    """Returns the stacks that mark a directory as in use."""
     return served.lab.on_node("real-0", "ls", f"{served.root}/{digest}/.heavylift/users").split()
 
 
 class Witness:
-    """Watches a change of revision: the old directory must be there as long as the new one does not serve."""
+    """Watches a change of revision: the old directory must exist until the new revision serves."""
 
     def __init__(self, served: Served, old: str) -> None:
         self._served, self._old = served, old
@@ -166,7 +166,7 @@ def test_a_pruning_that_fails_leaves_up_green_and_is_made_anew_by_the_next_one(s
 
 
 def steps_on_prune_jobs(preview: Answer) -> list[str]:
-    """What a preview would do to the Jobs that prune."""
+    """Returns the steps of a preview for the prune Jobs."""
     assert preview.status == 0, preview
     steps = json.loads(preview.output[preview.output.index("{") :])["steps"]
     return [step["op"] for step in steps if "::prune-" in step["urn"] and step["op"] != "same"]

@@ -29,7 +29,7 @@ ARGUMENTS = [
 def h100x16(
     site: Site, settings: dict[str, str], kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
-    """The stack `h100x16`, taken up once for all tests: each leaves it serving."""
+    """The stack `h100x16`, with one `up` for all tests. Each test leaves it serving."""
     directory = tmp_path_factory.mktemp("h100x16")
     with (
         SimulatedNodes(site).added("2x8h100"),
@@ -49,7 +49,7 @@ def group(kubectl: Kubectl) -> Group:
 def test_two_nodes_are_staged_and_then_serve_as_one(h100x16: Project, group: Group) -> None:
     preview = h100x16.preview()
     assert preview.status == 0, preview
-    # 36.42 and 35.405 GiB: derived from the checkpoint's tensors by stage, the vision encoder whole on every GPU.
+    # 36.42 and 35.405 GiB: derived from the checkpoint's tensors by stage, with the whole vision encoder on every GPU.
     assert "weights 36.45/35.44" in preview.output
     assert "262,144" in preview.output
 
@@ -74,7 +74,7 @@ def test_two_nodes_are_staged_and_then_serve_as_one(h100x16: Project, group: Gro
         assert engine["args"] == [*ARGUMENTS, *headless]
         assert engine["resources"]["limits"]["nvidia.com/gpu"] == "8"
         assert engine["resources"]["limits"]["rdma/ib"] == "8"
-        # The API server has accepted the order in which $(LWS_WORKER_INDEX) can be replaced: defined before use.
+        # $(LWS_WORKER_INDEX) is only replaced if it is defined before its use. The API server keeps this order.
         assert [each["name"] for each in engine["env"][:3]] == [
             "LWS_LEADER_ADDRESS",
             "LWS_GROUP_SIZE",

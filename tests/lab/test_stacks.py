@@ -1,6 +1,6 @@
-"""Every stack and example on simulated nodes of its shape, and the planner's verdict as the preview prints it.
+"""Every stack and example on simulated nodes of its shape, and the planner's verdict in the preview.
 
-The stack `h200` is taken up in `test_h200.py`, `dev` in `test_gate.py`.
+`test_h200.py` covers the stack `h200`, `test_gate.py` covers `dev`.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,13 +34,13 @@ Make = Callable[[str], Project]
 
 @pytest.fixture
 def namespace(worker_id: str) -> str:
-    """The namespace of these tests, of which each process runs one at a time."""
+    """The namespace of these tests. Each process runs one test at a time."""
     return f"stacks-test-{worker_id}"
 
 
 @pytest.fixture
 def make(public_environment: dict[str, str], tmp_path: Path, kubectl: Kubectl, namespace: str) -> Iterator[Make]:
-    """Makes a stack as it is committed, with its own images, in a namespace of these tests."""
+    """Creates a stack as committed, with its own images, in a namespace of these tests."""
     made: list[Project] = []
 
     def copied(name: str) -> Project:
@@ -48,7 +48,7 @@ def make(public_environment: dict[str, str], tmp_path: Path, kubectl: Kubectl, n
         example = project.directory / "examples" / f"Pulumi.{name}.yaml"
         if example.exists():
             file = stack_file(name, project.directory)
-            # The salt of a stack that was just created.
+            # The encryption salt of a new stack.
             file.write_text((file.read_text() if file.exists() else "") + example.read_text())
         project.configure(cluster={"namespace": namespace})
         made.append(project)
@@ -62,7 +62,7 @@ def make(public_environment: dict[str, str], tmp_path: Path, kubectl: Kubectl, n
 
 
 def server_pod(kubectl: Kubectl, namespace: str) -> dict[str, Any]:
-    """The pod of the engine."""
+    """Returns the engine's pod."""
     found: list[dict[str, Any]] = kubectl.get("pods", "-n", namespace, "-l", SERVER)["items"]
     [pod] = found
     return pod
@@ -99,14 +99,14 @@ def test_a_stack_goes_up_on_a_node_of_its_shape(
 
 
 def ready_condition(pod: dict[str, Any]) -> dict[str, Any]:
-    """Whether the pod is Ready."""
+    """Returns the pod's condition Ready."""
     [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
     found: dict[str, Any] = condition
     return found
 
 
 def gibibytes_of_volume(kubectl: Kubectl, namespace: str) -> int:
-    """The size of the one volume under the weights."""
+    """Returns the size of the only weights volume, in GiB."""
     [claim] = kubectl.get("pvc", "-n", namespace)["items"]
     return int(claim["status"]["capacity"]["storage"].removesuffix("Gi"))
 
@@ -157,7 +157,7 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
 def test_one_server_becomes_two_when_it_is_ended_as_the_message_says(
     nodes: AddNodes, make: Make, kubectl: Kubectl, namespace: str
 ) -> None:
-    """A Deployment and groups are different kinds of objects, and the new one waits for the GPUs of the old one."""
+    """A Deployment and a LeaderWorkerSet are different objects, so the new server waits for the GPUs of the old one."""
     nodes("2x8h200")
     project = make("h200")
     project.configure(weights={"kind": "host-path"})

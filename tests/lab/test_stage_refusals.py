@@ -1,4 +1,4 @@
-"""A stage Job that cannot start or end is given up in about a minute, with the cluster's words: on the real node."""
+"""`up` fails about one minute after a stage Job cannot start or end, with the cluster's message: on the real node."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ A_MINUTE_AND_ITS_START = 150
 def served(
     lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    """One stack for all of these tests, each of which ends where no Job is left that runs."""
+    """One stack for all of these tests. No Job runs after a test."""
     folder = tmp_path_factory.mktemp("program")
     own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
     made = Served(
@@ -35,7 +35,7 @@ def served(
 
 
 def given_up(served: Served, environment: dict[str, str] | None = None) -> str:
-    """What `up` said when it gave up, soon enough, and with nothing made after the Job."""
+    """Returns the error of `up`, and checks that it came in time and that nothing after the Job exists."""
     began = time.monotonic()
     failed = served.project.up(**(environment or {}))
     assert failed.status != 0, failed

@@ -1,4 +1,4 @@
-"""A stack that an earlier release took up goes on with this one: same weights, volumes and Service, one restart."""
+"""Upgrades a stack from an earlier release: same weights, volumes and Service, one restart of the server."""
 
 import io
 import json
@@ -26,7 +26,7 @@ KEPT_TYPES = {"PersistentVolume", "PersistentVolumeClaim", "Service", "Namespace
 
 @pytest.fixture(scope="session")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program as it was, from the history of this checkout."""
+    """The earlier program, from the git history of this checkout."""
     archive = subprocess.run(["git", "archive", EARLIER], cwd=CHECKOUT, capture_output=True, check=False)
     assert archive.returncode == 0, f"{archive.stderr.decode()}: a clone with its history is needed"
     directory = tmp_path_factory.mktemp("earlier")
@@ -36,7 +36,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def upgraded(project: Project) -> Project:
-    """The same stack, its file unchanged, with the program of this checkout."""
+    """The same stack with an unchanged stack file and the program of this checkout."""
     stack_file = project.directory / f"Pulumi.{project.stack}.yaml"
     text = stack_file.read_text()
     now = Project.copy(CHECKOUT, project.directory, project.environment, project.stack)
@@ -45,7 +45,7 @@ def upgraded(project: Project) -> Project:
 
 
 def kept_objects(kubectl: Kubectl, namespace: str) -> dict[str, str]:
-    """What must stay as it is, by kind and name, and the identity of each."""
+    """Returns the UID of each object that must stay, by kind and name."""
     found: list[dict[str, Any]] = []
     for kind in KEPT:
         found += kubectl.get(kind, "-n", namespace)["items"]
@@ -54,20 +54,20 @@ def kept_objects(kubectl: Kubectl, namespace: str) -> dict[str, str]:
 
 
 def claimant(volume: dict[str, Any]) -> str | None:
-    """The namespace of the claim that a volume is bound to."""
+    """Returns the namespace of the claim that is bound to a volume."""
     claim: dict[str, str] = volume["spec"].get("claimRef", {})
     return claim.get("namespace")
 
 
 def steps(preview: Answer) -> dict[str, str]:
-    """What a preview would do, by URN, but for what stays the same."""
+    """Returns the steps of a preview by URN, without unchanged resources."""
     assert preview.status == 0, preview
     found = json.loads(preview.output[preview.output.index("{") :])["steps"]
     return {step["urn"]: step["op"] for step in found if step["op"] != "same"}
 
 
 def assert_only_the_server_restarts(preview: Answer, server: str) -> None:
-    """No volume, claim, Service or namespace is replaced, and the server is changed in place."""
+    """Checks that no volume, claim, Service or namespace is replaced, and that the server is updated in place."""
     planned = steps(preview)
     kinds = {urn: urn.split("::")[2].rpartition(":")[2] for urn in planned}
     assert [urn for urn in planned if kinds[urn] in KEPT_TYPES and planned[urn] != "update"] == []
@@ -78,7 +78,7 @@ def assert_only_the_server_restarts(preview: Answer, server: str) -> None:
 def served(
     earlier: Path, lab: Lab, hub: HubClient, kubectl: Kubectl, environment: dict[str, str], tmp_path: Path
 ) -> Iterator[Served]:
-    """The stack `dev` on a volume of the real node, taken up by the earlier program."""
+    """The stack `dev` on a volume of the real node, after `up` with the earlier program."""
     namespace = "upgrade-dev"
     own = {**environment, "HF_ENDPOINT": hub.url}
     project = dev_stack(earlier, tmp_path / "program", own, namespace, pinned("acme/model", FIRST))
