@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.lifecycle import Lab, every_lab
+from lab.lifecycle import Lab
 from lab.site import CHECKOUT, Site, directory_of, load
 from tests.lab.sharing import LABS_OF_THEIR_OWN
 
@@ -17,7 +17,7 @@ pytestmark = LABS_OF_THEIR_OWN
 
 
 def outline() -> dict[str, object]:
-    """Returns what a lab could leave on the host: mounts, links, routes, rules, and new network namespaces."""
+    """Returns what a lab could leave on the host: mounts, links, routes and rules."""
 
     def said(*command: str) -> list[str]:
         return sorted(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines())
@@ -27,27 +27,24 @@ def outline() -> dict[str, object]:
         "links": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "routes": said("ip", "-4", "route"),
         "tables": Path("/proc/net/ip_tables_names").read_text() if Path("/proc/net/ip_tables_names").exists() else "",
-        "network namespaces": len(network_namespaces()),
     }
 
 
-def network_namespaces() -> set[str]:
-    """Returns the network namespaces of all processes outside running labs, whose pods change all the time."""
+def network_namespaces(root: int | None = None) -> set[str]:
+    """Returns the network namespaces of all processes, or of those below the process `root`."""
     parents, namespaces = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError):
             # The program's name is in parentheses and may contain spaces.
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             namespaces[int(path.name)] = os.readlink(path / "ns/net")  # noqa: PTH115 - no path, but `net:[NUMBER]`
-    labs = {site.pid for directory in every_lab() if (site := load(directory)) and site.running}
 
-    def in_a_lab(pid: int) -> bool:
-        while pid in parents and pid not in labs:
+    def below_root(pid: int) -> bool:
+        while pid in parents and pid != root:
             pid = parents[pid]
-        return pid in labs
+        return pid == root
 
-    held = {namespace for pid, namespace in namespaces.items() if in_a_lab(pid)}
-    return set(namespaces.values()) - held
+    return {namespace for pid, namespace in namespaces.items() if root is None or below_root(pid)}
 
 
 def processes_of(directory: Path) -> list[str]:
@@ -81,13 +78,17 @@ def test_two_labs_stand_side_by_side_and_a_killed_one_leaves_nothing(site: Site,
     assert second.subnet != site.subnet
     assert "h200-0" in command(second_checkout, "status").stdout
 
+    # Other tests' pods come and go: only the second lab's own namespaces count.
+    own = network_namespaces(second.pid) - {os.readlink("/proc/self/ns/net")}  # noqa: PTH115
+    assert own
     os.kill(second.pid, signal.SIGKILL)
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while (processes_of(second.directory) or outline() != before) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert processes_of(second.directory) == []
     assert outline() == before
+    assert not own & network_namespaces()
     assert site.running
     refused = command(second_checkout, "status")
     assert refused.returncode == 1
