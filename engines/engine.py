@@ -67,14 +67,6 @@ class Engine(Protocol):
         """As messages say it."""
 
     @property
-    def default_version(self) -> str:
-        """Version that the catalogue pins."""
-
-    @property
-    def default_image(self) -> str:
-        """Image of that version."""
-
-    @property
     def missing_settings(self) -> frozenset[str]:
         """Fields of the request for which this engine has no setting."""
 

@@ -32,7 +32,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:
+class PlanWarning:
     """A warning; the plan is deployed anyway."""
 
     code: str
@@ -119,7 +119,7 @@ class Plan:
 
     verdict: Verdict
     problems: tuple[Problem, ...] = ()
-    warnings: tuple[Warning_, ...] = ()
+    warnings: tuple[PlanWarning, ...] = ()
     layout: Layout = Layout()
     pods: Pods = Pods()
     per_gpu: PerGpu | None = None

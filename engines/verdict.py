@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engines.finding import Finding, Severity
-from engines.plan import Problem, Verdict, Warning_
+from engines.plan import PlanWarning, Problem, Verdict
 
 _OF_MEMORY = ("weights_do_not_fit", "context_does_not_fit")
 
@@ -34,6 +34,6 @@ def problems_of(findings: Sequence[Finding]) -> tuple[Problem, ...]:
     return tuple(Problem(f.code, f.message, f.fix) for f in ordered if f.severity is not Severity.WARNING)
 
 
-def warnings_of(findings: Sequence[Finding]) -> tuple[Warning_, ...]:
+def warnings_of(findings: Sequence[Finding]) -> tuple[PlanWarning, ...]:
     """The warnings."""
-    return tuple(Warning_(f.code, f.message) for f in findings if f.severity is Severity.WARNING)
+    return tuple(PlanWarning(f.code, f.message) for f in findings if f.severity is Severity.WARNING)

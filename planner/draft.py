@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from config.catalogue import Checkpoint, find_gpu
+from config.catalogue import Checkpoint, engine_facts, find_gpu
 from config.errors import StackError
 from config.stack.file import checked_stack_name, stack_file
 from engines.registry import engine_of
@@ -93,11 +93,12 @@ def _revision(checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def _engine(best: Recommendation) -> Iterator[str]:
-    request, layout, engine = best.request, best.plan.layout, engine_of(best.request.engine)
+    request, layout = best.request, best.plan.layout
+    engine, facts = engine_of(request.engine), engine_facts(request.engine)
     yield "  heavylift:engine:"
     yield f"    name: {request.engine}"
-    yield f"    version: {engine.default_version}"
-    yield f"    image: {engine.default_image}"
+    yield f"    version: {facts.default_version}"
+    yield f"    image: {facts.image}"
     if "tensor_parallel" not in engine.missing_settings:
         yield f"    tensor_parallel: {layout.tp}"
     if "pipeline_parallel" not in engine.missing_settings and layout.pp > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from config.catalogue import Checkpoint, Instance, Model, find_checkpoint, find_gpu, instances, models
+from config.catalogue import Checkpoint, Instance, ModelFamily, find_checkpoint, find_gpu, instances, models
 from engines.plan import Plan
 from engines.registry import engine_for, engine_of
 from engines.request import FitRequest
@@ -42,7 +42,7 @@ class Query:
 class Recommendation:
     """A checkpoint on the cheapest machine on which it fits."""
 
-    model: Model
+    model: ModelFamily
     checkpoint: Checkpoint
     request: FitRequest
     plan: Plan
@@ -70,7 +70,7 @@ def recommend(query: Query) -> tuple[Recommendation, ...]:
     return tuple(sorted(found, key=lambda best: (best.plan.cost_per_hour_usd or 0.0, best.gpus, best.checkpoint.name)))
 
 
-def _matching(query: Query) -> Iterator[tuple[Model, Checkpoint]]:
+def _matching(query: Query) -> Iterator[tuple[ModelFamily, Checkpoint]]:
     """The checkpoints that match the query. Small models are for experiments and are included only by name."""
     named = query.model.lower() if query.model else None
     if named and named not in {model.name for model in models()}:
@@ -83,7 +83,7 @@ def _matching(query: Query) -> Iterator[tuple[Model, Checkpoint]]:
                 yield model, checkpoint
 
 
-def _best(query: Query, model: Model, checkpoint: Checkpoint) -> Recommendation | None:
+def _best(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> Recommendation | None:
     """The cheapest machine that the planner accepts, then the smallest."""
     accepted = [
         Recommendation(model, checkpoint, request, plan)
@@ -104,7 +104,7 @@ def _affordable(query: Query, plan: Plan) -> bool:
     return plan.cost_per_hour_usd is not None and plan.cost_per_hour_usd <= query.usd_per_hour
 
 
-def _requests(query: Query, model: Model, checkpoint: Checkpoint) -> Iterator[FitRequest]:
+def _requests(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> Iterator[FitRequest]:
     """Requests for the checkpoint on every machine, with tensor and with expert parallelism."""
     engine = engine_for(checkpoint.format)
     spreads_experts = "expert_parallel" not in engine_of(engine).missing_settings

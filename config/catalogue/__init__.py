@@ -39,7 +39,7 @@ from config.catalogue.measured import (
     ground_truth,
     overheads,
 )
-from config.catalogue.model import Checkpoint, Gguf, Model, Serving, find_checkpoint, models
+from config.catalogue.model import Checkpoint, Gguf, ModelFamily, ServingRecipe, find_checkpoint, models
 from config.catalogue.reading import DATA, Fields, NotInCatalogueError
 from config.catalogue.vllm_release import BackendFacts, CacheRules, VllmRelease, vllm_releases
 
@@ -61,7 +61,7 @@ __all__ = [
     "Instance",
     "LeftForCache",
     "Log",
-    "Model",
+    "ModelFamily",
     "NonTorch",
     "NotInCatalogueError",
     "Overheads",
@@ -69,7 +69,7 @@ __all__ = [
     "PublishedCache",
     "PublishedSize",
     "ReleaseRange",
-    "Serving",
+    "ServingRecipe",
     "VendorName",
     "VllmRelease",
     "cuda_of_drivers",

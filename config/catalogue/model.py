@@ -26,8 +26,8 @@ class Gguf:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
-    """How the model's makers and vLLM's recipes say it is served."""
+class ServingRecipe:
+    """How the model's makers and vLLM's recipes say to serve it."""
 
     source: str
     vllm_works_since: str | None = None
@@ -68,7 +68,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelFamily:
     """A family of checkpoints that share a shape."""
 
     name: str
@@ -78,17 +78,17 @@ class Model:
     config: Fields
     """The published `config.json`: the text model's fields, and `vision_config` beside them."""
     config_source: str
-    serving: Serving
+    serving: ServingRecipe
     checkpoints: tuple[Checkpoint, ...] = field(default=())
 
 
 @cache
-def models() -> tuple[Model, ...]:
+def models() -> tuple[ModelFamily, ...]:
     """Every model of the catalogue, by name."""
     return tuple(_model(load(path)) for path in sorted((DATA / "models").glob("*.json")))
 
 
-def find_checkpoint(name: str, include: tuple[str, ...] = ()) -> tuple[Model, Checkpoint]:
+def find_checkpoint(name: str, include: tuple[str, ...] = ()) -> tuple[ModelFamily, Checkpoint]:
     """The model and checkpoint of a name (`kimi-k2.5`) or repository (`moonshotai/Kimi-K2.5`).
 
     Where a repository holds several GGUF quantisations, `include` chooses: the one whose name occurs in a pattern.
@@ -113,8 +113,8 @@ def _repositories() -> list[str]:
     return sorted({checkpoint.repository for model in models() for checkpoint in model.checkpoints})
 
 
-def _model(entry: Fields) -> Model:
-    return Model(
+def _model(entry: Fields) -> ModelFamily:
+    return ModelFamily(
         name=entry["name"],
         title=entry["title"],
         quality=entry["quality"],
@@ -125,8 +125,8 @@ def _model(entry: Fields) -> Model:
     )
 
 
-def _serving(entry: Fields) -> Serving:
-    return Serving(**{**entry, "args": tuple(entry.get("args", ())), "env": _pairs(entry)})
+def _serving(entry: Fields) -> ServingRecipe:
+    return ServingRecipe(**{**entry, "args": tuple(entry.get("args", ())), "env": _pairs(entry)})
 
 
 def _checkpoint(entry: Fields) -> Checkpoint:

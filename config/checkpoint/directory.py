@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from config.catalogue import Checkpoint, Gguf, Model, Serving
+from config.catalogue import Checkpoint, Gguf, ModelFamily, ServingRecipe
 from config.checkpoint.config_fields import config_faults, quantization_faults
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
 from config.checkpoint.quantization import read_quantization
@@ -38,7 +38,7 @@ class DirectoryError(Exception):
     """A directory that is not a readable checkpoint."""
 
 
-def read_directory(directory: Path) -> tuple[Model, Checkpoint]:
+def read_directory(directory: Path) -> tuple[ModelFamily, Checkpoint]:
     """The model and checkpoint in a directory. Raises DirectoryError."""
     if (directory / "config.json").is_file():
         return _safetensors_checkpoint(directory)
@@ -55,11 +55,11 @@ def _gguf_files(directory: Path) -> list[Path]:
         raise DirectoryError(f"{directory} cannot be read: {fault}") from fault
 
 
-def _model(name: str, config: dict[str, Any], source: Path) -> Model:
-    return Model(name, name, "", config, str(source), Serving(source="none: not in the catalogue"))
+def _model(name: str, config: dict[str, Any], source: Path) -> ModelFamily:
+    return ModelFamily(name, name, "", config, str(source), ServingRecipe(source="none: not in the catalogue"))
 
 
-def _safetensors_checkpoint(directory: Path) -> tuple[Model, Checkpoint]:
+def _safetensors_checkpoint(directory: Path) -> tuple[ModelFamily, Checkpoint]:
     try:
         config = _config(directory / "config.json")
         text = {**config, **(config.get("text_config") or {})}
@@ -182,7 +182,7 @@ def _staged_bytes(directory: Path) -> int | None:
     return int(index["metadata"]["total_size"]) if index else None
 
 
-def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[Model, Checkpoint]:
+def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[ModelFamily, Checkpoint]:
     _, count = shard_of(files[0].name)
     numbers = {shard_of(path.name)[0] for path in files}
     missing = sorted(set(range(1, count + 1)) - numbers)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from config.catalogue import Checkpoint, Model, Serving, find_checkpoint
+from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkpoint
 from config.checkpoint.directory import read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
 from config.checkpoint.shape import Shape, read_shape
@@ -20,7 +20,7 @@ from config.checkpoint.tensors import Place, TensorGroup, derived_groups, measur
 class ModelSpec:
     """A checkpoint that can be planned."""
 
-    family: Model
+    family: ModelFamily
     checkpoint: Checkpoint
     shape: Shape
     quantization: Quantization
@@ -37,7 +37,7 @@ class ModelSpec:
         return self.checkpoint.repository
 
     @property
-    def serving(self) -> Serving:
+    def serving(self) -> ServingRecipe:
         return self.family.serving
 
     @property
@@ -109,7 +109,7 @@ def _of_catalogue(name: str, include: tuple[str, ...]) -> ModelSpec:
     return _model_spec(*find_checkpoint(name, include))
 
 
-def _model_spec(family: Model, checkpoint: Checkpoint) -> ModelSpec:
+def _model_spec(family: ModelFamily, checkpoint: Checkpoint) -> ModelSpec:
     shape = read_shape(family.config)
     if checkpoint.max_context:
         table = shape.rotary_table * checkpoint.max_context // shape.max_context if shape.max_context else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import Gpu, engine_facts
+from config.catalogue import Gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
@@ -37,14 +37,6 @@ class LlamaCpp:
         kv_cache_usage=None,
         time_to_first_token=None,
     )
-
-    @property
-    def default_version(self) -> str:
-        return engine_facts(self.name).default_version
-
-    @property
-    def default_image(self) -> str:
-        return engine_facts(self.name).image
 
     def reads(self, checkpoint_format: str) -> bool:
         return checkpoint_format == "gguf"

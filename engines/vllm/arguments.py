@@ -6,7 +6,7 @@ served name, host, port and ranks.
 
 from __future__ import annotations
 
-from config.catalogue import Serving
+from config.catalogue import ServingRecipe
 from engines.plan import Layout
 from engines.request import FitRequest
 from engines.vllm.resolved_request import ResolvedRequest
@@ -39,7 +39,7 @@ def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
     return [*arguments, "--enable-expert-parallel"] if expert_parallel else arguments
 
 
-def serving_arguments(serving: Serving) -> list[str]:
+def serving_arguments(serving: ServingRecipe) -> list[str]:
     """Arguments that the model's authors and vLLM's recipes recommend."""
     arguments = [*(["--trust-remote-code"] if serving.trust_remote_code else []), *serving.args]
     if serving.tool_call_parser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from config.catalogue import Gpu, engine_facts, find_gpu
+from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
@@ -39,14 +39,6 @@ class Vllm:
         kv_cache_usage="vllm:kv_cache_usage_perc",
         time_to_first_token="vllm:time_to_first_token_seconds",  # noqa: S106 - a metric
     )
-
-    @property
-    def default_version(self) -> str:
-        return engine_facts(self.name).default_version
-
-    @property
-    def default_image(self) -> str:
-        return engine_facts(self.name).image
 
     def reads(self, checkpoint_format: str) -> bool:
         return checkpoint_format != "gguf"

@@ -10,7 +10,7 @@ from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.units import GIB
 from engines.plan import Plan
 from engines.request import FitRequest
-from engines.vllm.memory.stages import Memory, Stage, memory_of, weights_by_group
+from engines.vllm.memory.stages import Memory, PipelineStage, memory_of, weights_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 
 
@@ -37,7 +37,7 @@ def _memory(resolved: ResolvedRequest, memory: Memory, plan: Plan) -> Iterator[s
     yield from _cache(resolved, memory, plan)
 
 
-def _stage_weights(resolved: ResolvedRequest, index: int, stage: Stage) -> Iterator[str]:
+def _stage_weights(resolved: ResolvedRequest, index: int, stage: PipelineStage) -> Iterator[str]:
     parts = weights_by_group(resolved, index)
     for group, size in sorted(parts.items(), key=lambda part: -part[1]):
         yield f"  {group:<18} {size / GIB:8.2f} GiB"
@@ -46,7 +46,7 @@ def _stage_weights(resolved: ResolvedRequest, index: int, stage: Stage) -> Itera
     yield f"  weights            {stage.weights / GIB:8.2f} GiB per GPU  [{basis}; {cut}]"
 
 
-def _overhead(resolved: ResolvedRequest, stage: Stage) -> Iterator[str]:
+def _overhead(resolved: ResolvedRequest, stage: PipelineStage) -> Iterator[str]:
     part, constants = stage.overhead, overheads()
     yield f"  outside torch      {part.non_torch / GIB:8.2f} GiB  [{constants.non_torch_source}]"
     yield (
@@ -65,7 +65,7 @@ def _overhead(resolved: ResolvedRequest, stage: Stage) -> Iterator[str]:
     )
 
 
-def _left(memory: Memory, stage: Stage) -> Iterator[str]:
+def _left(memory: Memory, stage: PipelineStage) -> Iterator[str]:
     yield (
         f"  KV cache = budget - weights - overhead = {memory.budget / GIB:.2f} - {stage.weights / GIB:.2f} - "
         f"{stage.overhead.worst / GIB:.2f} to {stage.overhead.likely / GIB:.2f} = "

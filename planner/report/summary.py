@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import NotInCatalogueError, find_gpu
+from config.catalogue import NotInCatalogueError, engine_facts, find_gpu
 from engines.plan import Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
@@ -65,8 +65,8 @@ def _machine(request: FitRequest) -> str:
 
 
 def _engine(request: FitRequest) -> str:
-    engine = engine_of(request.engine)
-    return f"{engine.title} {request.engine_version or engine.default_version}"
+    title = engine_of(request.engine).title
+    return f"{title} {request.engine_version or engine_facts(request.engine).default_version}"
 
 
 def _layout(plan: Plan) -> str:

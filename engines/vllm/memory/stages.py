@@ -18,7 +18,7 @@ from engines.vllm.resolved_request import ResolvedRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PipelineStage:
     """One GPU of a pipeline stage, in bytes."""
 
     layers: range
@@ -44,10 +44,10 @@ class Memory:
     """All stages, and what limits them together."""
 
     budget: int
-    stages: tuple[Stage, ...]
+    stages: tuple[PipelineStage, ...]
 
     @property
-    def fullest(self) -> Stage:
+    def fullest(self) -> PipelineStage:
         """The stage with the least left for its cache."""
         return min(self.stages, key=lambda stage: stage.kv_worst)
 
@@ -121,7 +121,9 @@ def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
     )
 
 
-def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, budget: int, backend: Backend) -> Stage:
+def _stage(
+    resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, budget: int, backend: Backend
+) -> PipelineStage:
     weights = sum(weights_by_group(resolved, index).values())
     workload = _workload(resolved, last=index == len(ranges) - 1, first=index == 0)
     beside = overhead(workload, resolved.version, weights, _reserve(resolved))
@@ -141,7 +143,7 @@ def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, bud
     )
     given = resolved.request.available_kv_gib
     left = budget - weights
-    return Stage(
+    return PipelineStage(
         layers=ranges[index],
         weights=weights,
         overhead=beside,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from config.catalogue import (
-    Model,
+    ModelFamily,
     NotInCatalogueError,
     cuda_of_drivers,
     engine_facts,
@@ -47,7 +47,7 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
-def test_every_model_names_its_source_and_is_planned_or_says_why_not(model: Model) -> None:
+def test_every_model_names_its_source_and_is_planned_or_says_why_not(model: ModelFamily) -> None:
     assert model.config_source
     for checkpoint in model.checkpoints:
         spec = find_model(checkpoint.name)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.catalogue import Model, engine_flags, models
+from config.catalogue import ModelFamily, engine_flags, models
 from config.engine_name import EngineName
 from engines.vllm.flags import FLAGS as VLLM_FLAGS
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
@@ -29,7 +29,7 @@ def test_two_nodes_get_their_layout() -> None:
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
-def test_the_parsers_of_every_model_exist(model: Model) -> None:
+def test_the_parsers_of_every_model_exist(model: ModelFamily) -> None:
     flags = engine_flags(EngineName.VLLM)
     for parser, known in (
         (model.serving.tool_call_parser, flags.tool_parsers),
