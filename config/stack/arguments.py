@@ -20,18 +20,18 @@ from config.stack.sections import (
 
 
 class Cluster(TypedDict):
-    """The Kubernetes cluster that everything goes to. The ambient context of kubectl is never used."""
+    """The Kubernetes cluster to deploy to. The current context of kubectl is never used implicitly."""
 
     kubeconfig: NotRequired[str]
     """Path of the kubeconfig file; HEAVYLIFT_KUBECONFIG overrides it."""
     context: NotRequired[str]
     """Context within that file; HEAVYLIFT_KUBE_CONTEXT overrides it."""
     namespace: NotRequired[str]
-    """Namespace for all objects. Created and kept if it is missing; used as it is if somebody else made it."""
+    """Namespace for all objects. Created if it does not exist, and kept on destroy."""
 
 
 class Fabric(TypedDict):
-    """The network between the nodes' GPUs, as its device plugin offers it."""
+    """The network between the nodes' GPUs, as its device plugin advertises it."""
 
     kind: FabricKind
     """`infiniband` or `efa`."""
@@ -40,25 +40,24 @@ class Fabric(TypedDict):
     count: int
     """Devices of that resource on each node."""
     devices: NotRequired[Sequence[str]]
-    """InfiniBand devices to use, such as `mlx5_0`; unset: every one that the pod is given. Name them where a node has
-    others, for storage."""
+    """InfiniBand devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has others, for
+    example for storage."""
     network: NotRequired[PodNetwork]
-    """Network on which the ranks meet. `pod`: the cluster's own. `host`: the node's."""
+    """Network on which the ranks find one another. `pod`: the cluster's. `host`: the node's."""
     interface: NotRequired[str]
-    """Interface on which the ranks meet, such as `bond0`; unset: `eth0`, as pods have it. Network `host` needs it."""
+    """Interface of that network, such as `bond0`; unset: `eth0`, the interface of a pod. Required with `host`."""
     attachments: NotRequired[Sequence[str]]
-    """Secondary networks of each pod (NetworkAttachmentDefinitions of Multus), where the fabric's devices come with
-    one."""
+    """Secondary networks of each pod (NetworkAttachmentDefinitions of Multus), if the fabric's devices need one."""
     gpu_direct: NotRequired[GpuDirect]
     """Distance up to which a GPU and a network card exchange data directly: `LOC` (never), `PIX`, `PXB`, `PHB` or
     `SYS`; unset: the communication library decides."""
     topology_label: NotRequired[str]
-    """Label of the nodes that names their part of the fabric; each group then has one such part to itself. Unset:
+    """Node label that names the part of the fabric that a node is on. Each group then runs on one part, alone. Unset:
     groups may share."""
 
 
 class Taint(TypedDict):
-    """A taint that the nodes carry; stager and server tolerate it."""
+    """A taint of the nodes, which stager and server tolerate."""
 
     key: str
     """Key of the taint, such as `nvidia.com/gpu`."""
@@ -74,13 +73,13 @@ class Nodes(TypedDict):
     kind: NotRequired[NodeKind]
     """`bare-metal`: nodes that are already in the cluster."""
     names: NotRequired[Sequence[str]]
-    """Names of the nodes; unset: wherever the cluster's only node is."""
+    """Names of the nodes; unset: the only node of the cluster."""
     gpu: NotRequired[str]
     """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
     gpus_per_node: NotRequired[int]
-    """GPUs of each node that this stack may take."""
+    """GPUs of each node that this stack may use."""
     driver: NotRequired[str]
-    """Version of the GPU driver on the nodes, in full or its first parts; unset: not known."""
+    """Version of the GPU driver on the nodes, such as `580` or `580.95.05`; unset: not known."""
     nvme_path: NotRequired[str]
     """Where the nodes' local NVMe is mounted, such as `/mnt/nvme`."""
     fabric: NotRequired[Fabric]
@@ -88,7 +87,7 @@ class Nodes(TypedDict):
     taints: NotRequired[Sequence[Taint]]
     """Taints that the nodes carry."""
     usd_per_gpu_hour: NotRequired[float]
-    """What a GPU costs per hour; unset: the plan knows no cost."""
+    """Price of one GPU in dollars an hour; unset: the plan states no cost."""
 
 
 class Model(TypedDict):
@@ -97,7 +96,7 @@ class Model(TypedDict):
     repository: str
     """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
     allow_unpinned: NotRequired[bool]
-    """Accept a branch name as revision. What it stages may differ from one day to the next."""
+    """Accept a branch as revision. A branch can stage different weights on different days."""
     revision: str
     """Full commit of the repository (40 hex digits), or a branch where `allow_unpinned` is true."""
     include: NotRequired[Sequence[str]]
@@ -105,7 +104,7 @@ class Model(TypedDict):
 
 
 class Weights(TypedDict):
-    """The volume under the weights."""
+    """The volume of the weights."""
 
     kind: WeightsKind
     """`local`: a PersistentVolume on the node's disk. `host-path`: a directory of the node. `claim`: a
@@ -117,17 +116,17 @@ class Weights(TypedDict):
     size: NotRequired[str]
     """Size of the volume, fixed at its creation; unset: derived from what is staged."""
     keep_revisions: NotRequired[int]
-    """Revisions of the weights that the volume has room for."""
+    """Number of revisions for which the volume has room."""
     keep_newest: NotRequired[int]
-    """Revisions of this stack to keep on the volume once a new one serves, the one served among them; fewer than
-    `keep_revisions`, since the next one is staged beside them. Unset: nothing is ever removed."""
+    """Number of this stack's revisions to keep on the volume after a new one serves, including that one. Less than
+    `keep_revisions`, because the next revision needs room beside them. Unset: nothing is removed."""
     retain: NotRequired[bool]
     """Keep the volume when the stack is destroyed."""
     verify: NotRequired[Verification]
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
     read_bandwidth: NotRequired[str]
-    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage; the time limits of the server's
-    start follow from it. Unset: 2 GB/s, as from local NVMe."""
+    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage. Determines the time limits of the
+    server's start. Unset: 2 GB/s, the speed of a local NVMe disk."""
 
 
 class Stage(TypedDict):
@@ -136,86 +135,86 @@ class Stage(TypedDict):
     image: str
     """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
     sources: NotRequired[Sequence[str]]
-    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a directory
-    that the pod of the Job sees."""
+    """Sources of the weights, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a directory in
+    the pod of the Job."""
     native_xet: NotRequired[bool]
-    """Let the hub's own client fetch whole files, by Xet's protocol where the repository is stored so, instead of by
-    ranges. Verified all the same; a download that is ended begins its file anew. Untested against a Xet server."""
+    """Fetch whole files with the hub's own client, which uses the Xet protocol if the repository does, instead of byte
+    ranges. Files are verified as always; an interrupted file starts again. Untested against a Xet server."""
     lock: NotRequired[str]
-    """Path of a weights lock file; what it lists is staged, and nothing else."""
+    """Path of a weights lock file. Only the files that it lists are staged."""
     bandwidth: NotRequired[str]
-    """Bandwidth of the site's line to the hub or mirror, such as `10 Gbit/s`, which all nodes share; the Jobs' deadline
-    follows from it."""
+    """Bandwidth to the hub or mirror, such as `10 Gbit/s`, which all nodes of the site share. Determines the Jobs'
+    deadline."""
     fan_out: NotRequired[bool]
-    """Let the nodes share one download: each fetches a part of the files and takes the others from the nodes that have
-    them. Unset: where several nodes are named, each with weights of its own, and there is a lock."""
+    """Share one download between the nodes: each node downloads a part of the files and copies the others from other
+    nodes. Unset: true if several nodes are named, each has weights of its own, and there is a lock."""
     node_bandwidth: NotRequired[str]
-    """Bandwidth between two nodes, for what they take from each other, such as `100 Gbit/s`; unset: 10 Gbit/s."""
+    """Bandwidth between two nodes, such as `100 Gbit/s`, for `fan_out`; unset: 10 Gbit/s."""
     streams: NotRequired[int]
-    """Connections at once on each node; unset: as many as the line rewards."""
+    """Number of parallel connections of each node; unset: adapted to the throughput, 8 to 128."""
     environment: NotRequired[Mapping[str, str]]
-    """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
+    """Additional environment variables of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
     secret: NotRequired[str]
-    """Name of a Secret in the namespace whose keys become environment of the stager, such as AWS_ACCESS_KEY_ID and
-    AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
+    """Name of a Secret in the namespace whose keys become environment variables of the stager, such as
+    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
     service_account: NotRequired[str]
-    """Service account of the Job, where a cloud gives it the right to read a mirror; unset: the namespace's own, which
-    may do nothing."""
+    """Service account of the Job, to which a cloud can grant access to a mirror; unset: the namespace's default, which
+    needs no rights."""
 
 
 class Engine(TypedDict):
-    """The inference server. Whatever is unset follows from the plan, or is the engine's own default."""
+    """The inference server. Unset values follow from the plan, or are the engine's defaults."""
 
     name: EngineName
     """`vllm` or `llama.cpp`."""
     version: str
-    """Version of the engine in the image: it decides which flags and defaults hold."""
+    """Version of the engine in the image. Determines its flags and defaults."""
     image: str
     """Image of the server; HEAVYLIFT_ENGINE_IMAGE overrides it."""
     tensor_parallel: NotRequired[int]
     """GPUs that share each layer."""
     pipeline_parallel: NotRequired[int]
-    """Groups of layers, one behind the other."""
+    """Pipeline stages: consecutive groups of layers, each on GPUs of its own."""
     data_parallel: NotRequired[int]
-    """Copies of the attention layers."""
+    """Data-parallel ranks: copies of the attention layers, each with its own requests."""
     replicas: NotRequired[int]
-    """Servers behind the one Service, each on nodes of its own."""
+    """Number of servers behind the Service, each on nodes of its own."""
     expert_parallel: NotRequired[bool]
-    """Spread whole experts over the GPUs instead of cutting each of them."""
+    """Distribute whole experts over the GPUs instead of splitting each expert."""
     decode_context_parallel: NotRequired[int]
     """GPUs of a tensor-parallel group that share the KV cache of a request."""
     max_model_len: NotRequired[int]
-    """Tokens of one request; for llama.cpp the tokens of all slots together."""
+    """Longest request in tokens, prompt and answer; for llama.cpp the tokens of all slots together."""
     max_num_seqs: NotRequired[int]
-    """Requests at a time; for llama.cpp the slots."""
+    """Number of concurrent requests; for llama.cpp the number of slots."""
     max_num_batched_tokens: NotRequired[int]
-    """Tokens of one step."""
+    """Most tokens that one step of the engine processes."""
     kv_cache_dtype: NotRequired[str]
     """Type of the KV cache, such as `fp8`."""
     gpu_memory_utilization: NotRequired[float]
-    """Share of each GPU's memory that the engine may use."""
+    """Share of each GPU's memory that the engine may use, above 0 and at most 1."""
     block_size: NotRequired[int]
-    """Tokens of a KV block: a multiple of 16, which vLLM's kernels take."""
+    """Tokens in one KV cache block: a multiple of 16, as vLLM's kernels require."""
     quantization: NotRequired[str]
-    """Quantisation method; the checkpoint names its own."""
+    """Quantization method for an unquantized checkpoint; unset: the checkpoint's own."""
     mm_encoder_tp_mode: NotRequired[EncoderMode]
-    """`data`: a whole vision encoder on each GPU. `weights`: cut like the language model."""
+    """`data`: a whole vision encoder on each GPU. `weights`: split like the language model."""
     language_model_only: NotRequired[bool]
-    """Leave the vision encoder out."""
+    """Serve without the vision encoder."""
     enable_prefix_caching: NotRequired[bool]
-    """Reuse the KV cache of prompts that begin alike."""
+    """Reuse the KV cache of prompts with a common beginning."""
     expert_offload: NotRequired[bool]
-    """llama.cpp: keep the experts in host memory. Slow; for models that do not fit otherwise."""
+    """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
     model_file: NotRequired[str]
-    """llama.cpp: the file to serve, or the first of its shards; unset: as lock, patterns or catalogue name it."""
+    """llama.cpp: file to serve, or its first shard; unset: the one that the lock, `include` or the catalogue names."""
     cpus: NotRequired[int]
-    """CPUs that the server asks for."""
+    """CPUs that the server requests."""
     memory: NotRequired[str]
-    """Memory that the server asks for; unset: derived from the plan."""
+    """Memory that the server requests; unset: derived from the plan."""
     environment: NotRequired[Mapping[str, str]]
-    """Further environment of the server. No secrets."""
+    """Additional environment variables of the server. No secrets."""
     extra_args: NotRequired[Sequence[str]]
-    """Further arguments of the engine, passed on as they are."""
+    """Additional arguments of the engine, passed on unchanged."""
 
 
 class StackConfig(TypedDict):
@@ -228,7 +227,7 @@ class StackConfig(TypedDict):
     model: Model
     """The weights."""
     weights: Weights
-    """The volume under the weights."""
+    """The volume of the weights."""
     stage: Stage
     """The Job that downloads and verifies the weights."""
     engine: Engine

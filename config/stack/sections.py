@@ -62,38 +62,38 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Cluster(Section):
-    """The Kubernetes cluster that everything goes to. The ambient context of kubectl is never used."""
+    """The Kubernetes cluster to deploy to. The current context of kubectl is never used implicitly."""
 
     kubeconfig: Text | None = None
     """Path of the kubeconfig file; HEAVYLIFT_KUBECONFIG overrides it."""
     context: Text | None = None
     """Context within that file; HEAVYLIFT_KUBE_CONTEXT overrides it."""
     namespace: DnsLabel = "heavylift"
-    """Namespace for all objects. Created and kept if it is missing; used as it is if somebody else made it."""
+    """Namespace for all objects. Created if it does not exist, and kept on destroy."""
 
 
 class NodeKind(StrEnum):
-    """How the GPU nodes come to be."""
+    """Where the GPU nodes come from."""
 
     BARE_METAL = "bare-metal"
 
 
 class FabricKind(StrEnum):
-    """Network between GPU nodes that the communication library can use without sockets."""
+    """Network between GPU nodes that the communication library uses without sockets."""
 
     INFINIBAND = "infiniband"
     EFA = "efa"
 
 
 class PodNetwork(StrEnum):
-    """Where the ranks of a group meet before they talk over the fabric."""
+    """Network on which the ranks of a group find one another before they use the fabric."""
 
     POD = "pod"
     HOST = "host"
 
 
 class GpuDirect(StrEnum):
-    """How far apart GPU and network card may be for data to go from one to the other without host memory.
+    """Greatest distance between GPU and network card at which they exchange data without host memory.
 
     The names are those of NCCL_NET_GDR_LEVEL (docs.nvidia.com/deeplearning/nccl, environment variables).
     """
@@ -106,7 +106,7 @@ class GpuDirect(StrEnum):
 
 
 class Fabric(Section):
-    """The network between the nodes' GPUs, as its device plugin offers it."""
+    """The network between the nodes' GPUs, as its device plugin advertises it."""
 
     kind: FabricKind
     """`infiniband` or `efa`."""
@@ -115,20 +115,19 @@ class Fabric(Section):
     count: Count
     """Devices of that resource on each node."""
     devices: Sequence[Device] = ()
-    """InfiniBand devices to use, such as `mlx5_0`; unset: every one that the pod is given. Name them where a node has
-    others, for storage."""
+    """InfiniBand devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has
+    others, for example for storage."""
     network: PodNetwork = PodNetwork.POD
-    """Network on which the ranks meet. `pod`: the cluster's own. `host`: the node's."""
+    """Network on which the ranks find one another. `pod`: the cluster's. `host`: the node's."""
     interface: Device | None = None
-    """Interface on which the ranks meet, such as `bond0`; unset: `eth0`, as pods have it. Network `host` needs it."""
+    """Interface of that network, such as `bond0`; unset: `eth0`, the interface of a pod. Required with `host`."""
     attachments: Sequence[Attachment] = ()
-    """Secondary networks of each pod (NetworkAttachmentDefinitions of Multus), where the fabric's devices come with
-    one."""
+    """Secondary networks of each pod (NetworkAttachmentDefinitions of Multus), if the fabric's devices need one."""
     gpu_direct: GpuDirect | None = None
     """Distance up to which a GPU and a network card exchange data directly: `LOC` (never), `PIX`, `PXB`, `PHB` or
     `SYS`; unset: the communication library decides."""
     topology_label: Text | None = None
-    """Label of the nodes that names their part of the fabric; each group then has one such part to itself. Unset:
+    """Node label that names the part of the fabric that a node is on. Each group then runs on one part, alone. Unset:
     groups may share."""
 
 
@@ -141,7 +140,7 @@ class TaintEffect(StrEnum):
 
 
 class Taint(Section):
-    """A taint that the nodes carry; stager and server tolerate it."""
+    """A taint of the nodes, which stager and server tolerate."""
 
     key: Text
     """Key of the taint, such as `nvidia.com/gpu`."""
@@ -157,13 +156,13 @@ class Nodes(Section):
     kind: NodeKind = NodeKind.BARE_METAL
     """`bare-metal`: nodes that are already in the cluster."""
     names: Sequence[NodeName] = ()
-    """Names of the nodes; unset: wherever the cluster's only node is."""
+    """Names of the nodes; unset: the only node of the cluster."""
     gpu: Text | None = None
     """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
     gpus_per_node: Annotated[int, Strict(), Field(ge=0, validate_default=True)] = 0
-    """GPUs of each node that this stack may take."""
+    """GPUs of each node that this stack may use."""
     driver: DriverVersion | None = None
-    """Version of the GPU driver on the nodes, in full or its first parts; unset: not known."""
+    """Version of the GPU driver on the nodes, such as `580` or `580.95.05`; unset: not known."""
     nvme_path: AbsolutePath | None = None
     """Where the nodes' local NVMe is mounted, such as `/mnt/nvme`."""
     fabric: Fabric | None = None
@@ -171,11 +170,11 @@ class Nodes(Section):
     taints: Sequence[Taint] = ()
     """Taints that the nodes carry."""
     usd_per_gpu_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
-    """What a GPU costs per hour; unset: the plan knows no cost."""
+    """Price of one GPU in dollars an hour; unset: the plan states no cost."""
 
     @property
     def count(self) -> int:
-        """How many there are; without names: the cluster's only one."""
+        """Number of nodes; 1 without names."""
         return len(self.names) or 1
 
     @field_validator("names")
@@ -202,7 +201,7 @@ class Model(Section):
     repository: Repository
     """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
     allow_unpinned: StrictBool = False
-    """Accept a branch name as revision. What it stages may differ from one day to the next."""
+    """Accept a branch as revision. A branch can stage different weights on different days."""
     revision: Text
     """Full commit of the repository (40 hex digits), or a branch where `allow_unpinned` is true."""
     include: Sequence[Text] = ()
@@ -217,7 +216,7 @@ class Model(Section):
 
 
 class WeightsKind(StrEnum):
-    """What holds the weights."""
+    """Kind of volume for the weights."""
 
     LOCAL = "local"
     HOST_PATH = "host-path"
@@ -225,14 +224,14 @@ class WeightsKind(StrEnum):
 
 
 class Verification(StrEnum):
-    """How much of the weights is read again before each start of the server."""
+    """How much of the weights the verifier reads before each start of the server."""
 
     QUICK = "quick"
     FULL = "full"
 
 
 class Weights(Section):
-    """The volume under the weights."""
+    """The volume of the weights."""
 
     kind: WeightsKind
     """`local`: a PersistentVolume on the node's disk. `host-path`: a directory of the node. `claim`: a
@@ -244,17 +243,17 @@ class Weights(Section):
     size: Quantity | None = None
     """Size of the volume, fixed at its creation; unset: derived from what is staged."""
     keep_revisions: Count = 2
-    """Revisions of the weights that the volume has room for."""
+    """Number of revisions for which the volume has room."""
     keep_newest: Count | None = None
-    """Revisions of this stack to keep on the volume once a new one serves, the one served among them; fewer than
-    `keep_revisions`, since the next one is staged beside them. Unset: nothing is ever removed."""
+    """Number of this stack's revisions to keep on the volume after a new one serves, including that one. Less than
+    `keep_revisions`, because the next revision needs room beside them. Unset: nothing is removed."""
     retain: StrictBool = True
     """Keep the volume when the stack is destroyed."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
     read_bandwidth: Bandwidth | None = None
-    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage; the time limits of the server's
-    start follow from it. Unset: 2 GB/s, as from local NVMe."""
+    """Speed at which a node reads its weights, such as `400 MB/s` for shared storage. Determines the time limits of the
+    server's start. Unset: 2 GB/s, the speed of a local NVMe disk."""
 
     @field_validator("keep_newest")
     @classmethod
@@ -289,93 +288,93 @@ class Stage(Section):
     image: Text
     """Image with Python 3.11 or newer; HEAVYLIFT_STAGE_IMAGE overrides it."""
     sources: Annotated[Sequence[Source], Field(min_length=1)] = ("hub",)
-    """Where the bytes come from, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a
-    directory that the pod of the Job sees."""
+    """Sources of the weights, tried in this order: `hub`, `s3://bucket/prefix`, `https://host/path`, or a directory in
+    the pod of the Job."""
     native_xet: bool = False
-    """Let the hub's own client fetch whole files, by Xet's protocol where the repository is stored so, instead of by
-    ranges. Verified all the same; a download that is ended begins its file anew. Untested against a Xet server."""
+    """Fetch whole files with the hub's own client, which uses the Xet protocol if the repository does, instead of byte
+    ranges. Files are verified as always; an interrupted file starts again. Untested against a Xet server."""
     lock: Text | None = None
-    """Path of a weights lock file; what it lists is staged, and nothing else."""
+    """Path of a weights lock file. Only the files that it lists are staged."""
     bandwidth: Bandwidth | None = None
-    """Bandwidth of the site's line to the hub or mirror, such as `10 Gbit/s`, which all nodes share; the Jobs' deadline
-    follows from it."""
+    """Bandwidth to the hub or mirror, such as `10 Gbit/s`, which all nodes of the site share. Determines the Jobs'
+    deadline."""
     fan_out: StrictBool | None = None
-    """Let the nodes share one download: each fetches a part of the files and takes the others from the nodes that have
-    them. Unset: where several nodes are named, each with weights of its own, and there is a lock."""
+    """Share one download between the nodes: each node downloads a part of the files and copies the others from other
+    nodes. Unset: true if several nodes are named, each has weights of its own, and there is a lock."""
     node_bandwidth: Bandwidth | None = None
-    """Bandwidth between two nodes, for what they take from each other, such as `100 Gbit/s`; unset: 10 Gbit/s."""
+    """Bandwidth between two nodes, such as `100 Gbit/s`, for `fan_out`; unset: 10 Gbit/s."""
     streams: Annotated[int, Strict(), Field(ge=1, le=MOST_STREAMS)] | None = None
-    """Connections at once on each node; unset: as many as the line rewards."""
+    """Number of parallel connections of each node; unset: adapted to the throughput, 8 to 128."""
     environment: Mapping[str, str] = {}
-    """Further environment of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
+    """Additional environment variables of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
     secret: NodeName | None = None
-    """Name of a Secret in the namespace whose keys become environment of the stager, such as AWS_ACCESS_KEY_ID and
-    AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
+    """Name of a Secret in the namespace whose keys become environment variables of the stager, such as
+    AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
     service_account: NodeName | None = None
-    """Service account of the Job, where a cloud gives it the right to read a mirror; unset: the namespace's own, which
-    may do nothing."""
+    """Service account of the Job, to which a cloud can grant access to a mirror; unset: the namespace's default, which
+    needs no rights."""
 
 
 class EncoderMode(StrEnum):
-    """How vLLM spreads a vision encoder over tensor-parallel GPUs."""
+    """How vLLM distributes a vision encoder over tensor-parallel GPUs."""
 
     DATA = "data"
     WEIGHTS = "weights"
 
 
 class Engine(Section):
-    """The inference server. Whatever is unset follows from the plan, or is the engine's own default."""
+    """The inference server. Unset values follow from the plan, or are the engine's defaults."""
 
     name: EngineName
     """`vllm` or `llama.cpp`."""
     version: Text
-    """Version of the engine in the image: it decides which flags and defaults hold."""
+    """Version of the engine in the image. Determines its flags and defaults."""
     image: Text
     """Image of the server; HEAVYLIFT_ENGINE_IMAGE overrides it."""
     tensor_parallel: Count | None = None
     """GPUs that share each layer."""
     pipeline_parallel: Count | None = None
-    """Groups of layers, one behind the other."""
+    """Pipeline stages: consecutive groups of layers, each on GPUs of its own."""
     data_parallel: Count | None = None
-    """Copies of the attention layers."""
+    """Data-parallel ranks: copies of the attention layers, each with its own requests."""
     replicas: Count = 1
-    """Servers behind the one Service, each on nodes of its own."""
+    """Number of servers behind the Service, each on nodes of its own."""
     expert_parallel: StrictBool = False
-    """Spread whole experts over the GPUs instead of cutting each of them."""
+    """Distribute whole experts over the GPUs instead of splitting each expert."""
     decode_context_parallel: Count | None = None
     """GPUs of a tensor-parallel group that share the KV cache of a request."""
     max_model_len: Count | None = None
-    """Tokens of one request; for llama.cpp the tokens of all slots together."""
+    """Longest request in tokens, prompt and answer; for llama.cpp the tokens of all slots together."""
     max_num_seqs: Count | None = None
-    """Requests at a time; for llama.cpp the slots."""
+    """Number of concurrent requests; for llama.cpp the number of slots."""
     max_num_batched_tokens: Count | None = None
-    """Tokens of one step."""
+    """Most tokens that one step of the engine processes."""
     kv_cache_dtype: Text | None = None
     """Type of the KV cache, such as `fp8`."""
     gpu_memory_utilization: Annotated[float, Strict(), Field(gt=0, le=1)] | None = None
-    """Share of each GPU's memory that the engine may use."""
+    """Share of each GPU's memory that the engine may use, above 0 and at most 1."""
     block_size: Annotated[int, Strict(), Field(gt=0, multiple_of=16)] | None = None
-    """Tokens of a KV block: a multiple of 16, which vLLM's kernels take."""
+    """Tokens in one KV cache block: a multiple of 16, as vLLM's kernels require."""
     quantization: Text | None = None
-    """Quantisation method; the checkpoint names its own."""
+    """Quantization method for an unquantized checkpoint; unset: the checkpoint's own."""
     mm_encoder_tp_mode: EncoderMode | None = None
-    """`data`: a whole vision encoder on each GPU. `weights`: cut like the language model."""
+    """`data`: a whole vision encoder on each GPU. `weights`: split like the language model."""
     language_model_only: StrictBool = False
-    """Leave the vision encoder out."""
+    """Serve without the vision encoder."""
     enable_prefix_caching: StrictBool = True
-    """Reuse the KV cache of prompts that begin alike."""
+    """Reuse the KV cache of prompts with a common beginning."""
     expert_offload: StrictBool = False
-    """llama.cpp: keep the experts in host memory. Slow; for models that do not fit otherwise."""
+    """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
     model_file: Text | None = None
-    """llama.cpp: the file to serve, or the first of its shards; unset: as lock, patterns or catalogue name it."""
+    """llama.cpp: file to serve, or its first shard; unset: the one that the lock, `include` or the catalogue names."""
     cpus: Count | None = None
-    """CPUs that the server asks for."""
+    """CPUs that the server requests."""
     memory: Quantity | None = None
-    """Memory that the server asks for; unset: derived from the plan."""
+    """Memory that the server requests; unset: derived from the plan."""
     environment: Mapping[str, str] = {}
-    """Further environment of the server. No secrets."""
+    """Additional environment variables of the server. No secrets."""
     extra_args: Sequence[str] = ()
-    """Further arguments of the engine, passed on as they are."""
+    """Additional arguments of the engine, passed on unchanged."""
 
 
 class StackConfig(Section):
@@ -388,7 +387,7 @@ class StackConfig(Section):
     model: Model
     """The weights."""
     weights: Weights
-    """The volume under the weights."""
+    """The volume of the weights."""
     stage: Stage
     """The Job that downloads and verifies the weights."""
     engine: Engine
