@@ -27,7 +27,7 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
         yield from _staged_set(model, model.checkpoint.gguf, request.include)
     for what in model.unknown:
         message = f"{model.name}: the planner does not know {what}."
-        yield unknown("model_not_known", message, "Measure it on the machine itself.")
+        yield unknown("model_not_known", message, "Measure it on the machine.")
     if weights is None:
         yield unknown("weights_not_known", f"The size of {model.name} is not known.", "Name a lock file.")
 
@@ -35,8 +35,8 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
 def check_node(request: FitRequest) -> Iterator[Finding]:
     """Rejects a server over several nodes."""
     if request.nodes > 1:
-        fix = "Use one node, or vLLM over several."
-        yield rejected("one_node_only", "llama.cpp is planned on one node only.", fix)
+        fix = "Use one node, or vLLM on several."
+        yield rejected("one_node_only", "The planner supports llama.cpp on one node only.", fix)
 
 
 def _format(model: ModelSpec) -> Iterator[Finding]:
@@ -82,8 +82,8 @@ def check_gguf_memory(resolved: GgufRequest, context: int) -> Iterator[Finding]:
         )
     if context < resolved.slots:
         slots = f"{resolved.slots:,} slots (max_num_seqs)"
-        text = f"max_model_len {context:,} is divided among {slots}: not one token for each."
-        yield rejected("context_below_slots", text, "Ask for the tokens of all slots together.")
+        text = f"max_model_len {context:,} is divided among {slots}: less than one token for each."
+        yield rejected("context_below_slots", text, "Set max_model_len to the tokens of all slots together.")
     yield from _host_known(resolved, context)
     if resolved.gpu is None:
         yield from _host_holds(resolved, context)
@@ -109,7 +109,7 @@ def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> It
     if whole.worst <= memory:
         yield warning(
             "expert_offload_not_needed",
-            f"The experts go to host memory, and they fit on the GPUs: {whole.worst / GIB:.1f} GiB at the worst of "
+            f"The experts go to host memory although they fit on the GPUs: {whole.worst / GIB:.1f} GiB at the worst of "
             f"{gpu.title}'s {memory / GIB:.1f} on each. Every token waits for the processor.",
         )
     else:
@@ -125,8 +125,7 @@ def _host_known(resolved: GgufRequest, context: int) -> Iterator[Finding]:
         needed = host_memory_of(resolved, context) / GIB
         yield unknown(
             "host_memory_not_known",
-            f"{needed:.1f} GiB of host memory are needed for what is not on GPUs, and the memory of the node is not "
-            "stated.",
+            f"{needed:.1f} GiB of host memory are needed beside the GPUs, and the memory of the node is not stated.",
             "State the memory of the node.",
         )
 
@@ -138,5 +137,5 @@ def _host_holds(resolved: GgufRequest, context: int) -> Iterator[Finding]:
             "host_memory_too_small",
             f"Weights, KV cache and buffers take {need.likely / GIB:.1f} GiB of host memory, and {given / GIB:.1f} "
             "are given.",
-            f"Set memory to {ceil(need.worst / GIB)}Gi, or ask for a shorter context.",
+            f"Set memory to {ceil(need.worst / GIB)}Gi, or lower max_model_len.",
         )

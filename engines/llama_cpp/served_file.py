@@ -27,7 +27,7 @@ def check_served_file(request: FitRequest) -> Iterator[Finding]:
         models = ", ".join(_models(_files(request))) or "none"
         yield rejected(
             "model_file_not_known",
-            f"Which GGUF file to serve is not known: among the staged files {models} is named.",
+            f"Which GGUF file to serve is not known: the staged files name {models}.",
             "Set engine.model_file to the GGUF file to serve, or to the first of its shards.",
         )
 

@@ -46,17 +46,17 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     # A switch `--x` may be turned off by `--no-x`.
     positive = flag.replace("--no-", "--", 1)
     if flag in rules.of_the_server:
-        yield rejected("argument_of_the_server", f"{given} is set by the server that is deployed.", "Remove it.")
+        yield rejected("argument_of_the_server", f"{given} is set by the deployed server.", "Remove it.")
     elif flag == "--api-key":
         text = f"{given} would show in the pod and in the stack's state."
         yield rejected("argument_is_secret", text, "Remove it, and let a gateway before the Service ask for keys.")
     elif flag in rules.off_gpu:
-        yield warning("argument_moves_weights", f"{given} keeps weights off the GPU, and the plan does not count it.")
+        yield warning("argument_moves_weights", f"{given} keeps weights off the GPU, and the plan does not count that.")
     elif flag in rules.not_counted:
-        text = f"{given} can change what a GPU holds, and the plan does not count it."
-        yield unknown("argument_not_counted", text, f"Remove {given}, or measure it on the machine itself.")
+        text = f"{given} can change what a GPU holds, and the plan does not count that."
+        yield unknown("argument_not_counted", text, f"Remove {given}, or measure it on the machine.")
     elif positive in rules.of_the_plan:
-        text = f"{given} is set by the plan; given as an extra argument the plan would not know it."
+        text = f"{given} is set by the plan; as an extra argument it would contradict the plan."
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
     elif flag not in known.flags and positive not in known.flags:
         yield _not_known(rules.engine, known, given, flag)

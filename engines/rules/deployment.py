@@ -47,7 +47,7 @@ def check_volume_size(request: FitRequest, weights: int | None) -> Iterator[Find
     if weights is None and request.volume_bytes is None and deployment is not None and deployment.volume_has_size:
         yield rejected(
             "volume_size_not_known",
-            f"The bytes of {request.model} are not known, and the weights volume is made with a size.",
+            f"The bytes of {request.model} are not known, and the weights volume needs a size.",
             "Set weights.size to a size such as 400Gi, or stage.lock to a lock file.",
         )
 

@@ -34,7 +34,7 @@ def driver_compatibility(image: EngineImage | None, engine: str, driver: str | N
             return _cuda_compatibility(image, engine, driver, gpu)
         case VendorName.AMD:
             text = (
-                f"Whether the image of {engine} goes with the driver {gpu.vendor.driver} of the nodes is not checked."
+                f"Whether the image of {engine} works with the driver {gpu.vendor.driver} of the nodes is not checked."
             )
             return Compatibility((warning("driver_not_checked", text),))
         case _:
@@ -43,14 +43,16 @@ def driver_compatibility(image: EngineImage | None, engine: str, driver: str | N
 
 def _cuda_compatibility(image: EngineImage | None, engine: str, driver: str | None, gpu: Gpu) -> Compatibility:
     if image is None:
-        text = f"Which CUDA the image of {engine} carries is not known: nothing is done about the driver."
+        text = f"Which CUDA the image of {engine} contains is not known, so the driver is not checked."
         return Compatibility((warning("image_cuda_not_known", text),))
     if driver is None:
-        text = f"No driver version is stated: whether it goes with the image's CUDA {image.cuda} is not checked."
+        text = (
+            f"nodes.driver is not stated, so whether the driver supports the image's CUDA {image.cuda} is not checked."
+        )
         return Compatibility((warning("driver_not_known", text),))
     cuda = _driver_cuda(driver)
     if cuda is None:
-        text = f"The CUDA of driver {driver!r} is not known: nothing is done about it."
+        text = f"The CUDA version of driver {driver!r} is not known, so the driver is not checked."
         return Compatibility((warning("driver_not_known", text),))
     if cuda >= _pair(image.cuda):
         return Compatibility(masked_directory=image.directory if image.compat is CudaCompatibility.BAKED else None)

@@ -66,19 +66,20 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
     if shared is not None and shared < shared_memory_bytes(gpus_in_pod):
         yield warning(
             "shared_memory_small",
-            f"Shared memory has {shared / GIB:.1f} GiB; {gpus_in_pod} GPUs that share tensors are given "
-            f"{shared_memory_bytes(gpus_in_pod) / GIB:.0f} GiB by the plan.",
+            f"Shared memory has {shared / GIB:.1f} GiB; the plan gives "
+            f"{shared_memory_bytes(gpus_in_pod) / GIB:.0f} GiB to {gpus_in_pod} GPUs that share tensors.",
         )
     needed = host_memory_bytes(gpus_in_pod, shared if shared is not None else shared_memory_bytes(gpus_in_pod))
     if request.host_memory_bytes is not None and request.host_memory_bytes < needed:
         yield warning(
             "host_memory_small",
             f"The node or container has {request.host_memory_bytes / GIB:.0f} GiB of memory; {gpus_in_pod} ranks, "
-            f"their loading buffers and shared memory are counted with {needed / GIB:.0f} GiB. Loading may be killed.",
+            f"their loading buffers and shared memory need {needed / GIB:.0f} GiB. The kernel may kill the engine "
+            "while it loads.",
         )
     if request.startup_seconds is not None and request.startup_seconds < max(load_seconds, _LEAST_STARTUP_SECONDS):
         yield warning(
             "startup_limit_short",
-            f"The server is given {request.startup_seconds:.0f} s to start; loading takes {load_seconds:.0f} s, and "
-            f"less than {_LEAST_STARTUP_SECONDS} s kills healthy servers.",
+            f"The server has {request.startup_seconds:.0f} s to start; loading takes {load_seconds:.0f} s, and a limit "
+            f"below {_LEAST_STARTUP_SECONDS} s ends healthy servers.",
         )

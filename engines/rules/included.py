@@ -20,6 +20,7 @@ def check_included(include: tuple[str, ...]) -> Iterator[Finding]:
     if not stages(include, _CONFIG):
         yield rejected(
             "config_not_included",
-            f"The include patterns {', '.join(include)} do not stage {_CONFIG}, without which vLLM knows no model.",
-            f"Leave include out, or add {_CONFIG} and the tokenizer's files to the weights'.",
+            f"The include patterns {', '.join(include)} do not stage {_CONFIG}, which vLLM needs to identify "
+            "the model.",
+            f"Remove include, or add {_CONFIG} and the tokenizer's files to it.",
         )

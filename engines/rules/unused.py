@@ -15,4 +15,4 @@ def check_unused(request: FitRequest, missing_settings: Iterable[str]) -> Iterat
     """One warning for all such settings of the request."""
     made = [name for name in _DEFAULTS if name in missing_settings and getattr(request, name) != _DEFAULTS[name]]
     if made:
-        yield warning("setting_not_used", f"{', '.join(made)}: {request.engine} has no such setting, and ignores it.")
+        yield warning("setting_not_used", f"{', '.join(made)}: {request.engine} has no such setting and ignores it.")

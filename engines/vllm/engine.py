@@ -66,7 +66,7 @@ class Vllm:
             text = (
                 f"What vLLM takes on {gpu.title} is not known: its memory was compared with public logs of CUDA only."
             )
-            why = unknown("gpu_vendor_not_known", text, "Measure it on the machine itself.")
+            why = unknown("gpu_vendor_not_known", text, "Measure it on the machine.")
             return plan_unknown_model(known, why)
         return plan_vllm(resolve(request, model, gpu))
 

@@ -47,14 +47,14 @@ def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
         yield rejected(
             "quantization_contradicts_checkpoint",
             f"quantization {asked!r} contradicts {resolved.model.name}, whose config.json declares {declared!r}: the "
-            "engine applies one method to a checkpoint and cannot put another on top of it while it runs. A mixed "
-            "checkpoint has to be made beforehand.",
-            "Leave quantization out; the engine reads it from the checkpoint.",
+            "engine applies one method to a checkpoint and cannot add another at run time. A mixed checkpoint must "
+            "be quantized beforehand.",
+            "Remove quantization; the engine reads it from the checkpoint.",
         )
     elif not declared and asked not in names["fp8"]:
         yield unknown(
             "quantization_not_known",
-            f"quantization {asked!r} of an unquantised checkpoint: what it does to the weights is not known.",
+            f"quantization {asked!r} of an unquantized checkpoint: its effect on the size of the weights is not known.",
             "Name a checkpoint in that format.",
         )
 
@@ -64,8 +64,8 @@ def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
         yield rejected(
             "no_attention_backend",
             f"{resolved.model.name} has sparse latent attention, for which vLLM has backends on compute capability "
-            f"9.0 and 10.x only; {capability_of(resolved)}. The reason is the attention, whatever format the "
-            "weights have.",
+            f"9.0 and 10.x only; {capability_of(resolved)}. The format of the weights makes no "
+            "difference.",
         )
 
 
@@ -85,19 +85,19 @@ def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
             "cache_type_not_taken",
             f"kv_cache_dtype {dtype!r}: no attention backend for {resolved.model.name} takes it, and "
             f"{capability_of(resolved)}. Expected {', '.join(taken)}.",
-            "Correct it, or leave kv_cache_dtype out.",
+            "Correct it, or remove kv_cache_dtype.",
         )
         return
     latent = isinstance(resolved.model.shape.attention, LatentAttention)
     if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
-        message = f"What a token costs in kv_cache_dtype {dtype!r} under this attention is not known."
-        yield unknown("cache_type_without_formula", message, "Use fp8, or leave kv_cache_dtype out.")
+        message = f"The size of a token in kv_cache_dtype {dtype!r} with this attention is not known."
+        yield unknown("cache_type_without_formula", message, "Use fp8, or remove kv_cache_dtype.")
     elif is_fp8(dtype) and resolved.capability < FP8_CAPABILITY:
         yield unknown(
             "cache_type_on_old_gpu",
-            f"Whether the attention backend takes an fp8 cache is not known: {capability_of(resolved)}, and fp8 "
+            f"Whether the attention backend supports an fp8 cache is not known: {capability_of(resolved)}, and fp8 "
             "begins with 8.9 (github.com/vllm-project/vllm/issues/26431).",
-            "Leave kv_cache_dtype out.",
+            "Remove kv_cache_dtype.",
         )
 
 
@@ -109,8 +109,8 @@ def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
             rule,
             "nvfp4_without_fp4",
             f"{name} is NVFP4 and {gpu}, without FP4 arithmetic. {rule.range_text}.",
-            f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). Memory is saved, and no "
-            "time: there is no FP4 arithmetic before 10.0.",
+            f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). This saves memory but no "
+            "time, because FP4 arithmetic needs 10.0.",
         )
     if _has_fp8_experts(resolved) and capability < FP8_CAPABILITY:
         rule = release_rule("fp8_experts_before_8.9", resolved.version)
@@ -118,16 +118,16 @@ def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
             rule,
             "fp8_experts_without_fp8",
             f"{name} has FP8 experts and {gpu}: their kernels need 8.9. {rule.range_text}.",
-            f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). Memory "
-            "is saved, and no time.",
+            f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). This "
+            "saves memory but no time.",
         )
     elif resolved.model.is_stored_as("fp8") and capability < FP8_CAPABILITY:
         yield warning(
             "fp8_weight_only",
-            f"{name} is FP8 and {gpu}: it runs weight-only. Memory is saved, and no time.",
+            f"{name} is FP8 and {gpu}: it runs weight-only. This saves memory but no time.",
         )
     if capability < _WEIGHT_ONLY_CAPABILITY:
-        yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels begin with 7.5.", "Use a newer GPU.")
+        yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels need 7.5.", "Use a newer GPU.")
 
 
 def _has_fp8_experts(resolved: ResolvedRequest) -> bool:

@@ -38,7 +38,7 @@ def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
             f"Give {layout.gpus} GPUs, or make the product {present}.",
         )
     if layout.gpus < present:
-        yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs given; the others stay idle.")
+        yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs; the others stay idle.")
     yield from check_pods(request, layout.gpus)
 
 
@@ -53,7 +53,7 @@ def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
     elif uneven := uneven_heads(resolved):
         yield rejected(
             "heads_not_divisible",
-            f"tensor_parallel {tp} and the {uneven} of {resolved.model.name} do not go into one another: vLLM gives "
+            f"tensor_parallel {tp} and the {uneven} of {resolved.model.name} do not divide one another: vLLM gives "
             "each rank the same number of heads, or each head to the same number of ranks.",
             f"Use one of {_even_sizes(resolved)}.",
         )
@@ -70,7 +70,7 @@ def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
         yield warning(
             "tensor_parallel_across_nodes",
             f"tensor_parallel {tp} spans nodes with {pods.gpus_per_pod} GPUs each: every layer waits for the "
-            "network. Pipeline parallelism between nodes needs far less of it.",
+            "network. Pipeline parallelism between nodes sends far less data.",
         )
 
 
@@ -118,8 +118,8 @@ def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
         known = "is not stated" if resolved.request.fabric is None else "is none"
         yield warning(
             "no_fast_fabric",
-            f"The model spans {nodes} nodes and their fabric {known}: over plain TCP every token "
-            "waits. State InfiniBand or EFA.",
+            f"The model spans {nodes} nodes and their fabric {known}: over plain TCP the network delays "
+            "every token. State InfiniBand or EFA.",
         )
 
 
@@ -143,7 +143,7 @@ def _context(resolved: ResolvedRequest) -> Iterator[Finding]:
     if resolved.model.shape.linear or resolved.model.shape.window:
         yield unknown(
             "context_parallel_of_mixed_layers",
-            f"decode_context_parallel {dcp} with layers of several kinds: what it does to the cache is not known.",
+            f"decode_context_parallel {dcp} with layers of several kinds: its effect on the cache is not known.",
             "Leave it out.",
         )
     elif isinstance(attention, GroupedAttention) and dcp > max(1, tp // attention.kv_heads):
@@ -159,7 +159,7 @@ def _experts(resolved: ResolvedRequest) -> Iterator[Finding]:
     if resolved.request.expert_parallel and resolved.model.shape.experts is None:
         yield rejected(
             "no_experts",
-            f"{resolved.model.name} has no experts: expert_parallel has nothing to spread.",
+            f"{resolved.model.name} has no experts for expert_parallel to distribute.",
             "Leave it out.",
         )
 
@@ -170,6 +170,7 @@ def _batch(resolved: ResolvedRequest) -> Iterator[Finding]:
     if tokens < sequences:
         yield rejected(
             "batch_below_sequences",
-            f"max_num_batched_tokens {tokens:,} is less than max_num_seqs {sequences:,}, and vLLM does not start so.",
+            f"max_num_batched_tokens {tokens:,} is less than max_num_seqs {sequences:,}, with "
+            "which vLLM does not start.",
             f"Set max_num_batched_tokens to {sequences} or more, or max_num_seqs to {tokens} or less.",
         )

@@ -16,17 +16,17 @@ _SPARSE_SCRATCH = "github.com/vllm-project/vllm/issues/53413"
 def check_known(resolved: ResolvedRequest) -> Iterator[Finding]:
     """What the planner does not know of the model or the GPU."""
     for what in resolved.model.unknown:
-        fix = "Measure it on the machine itself, or serve a model that the planner knows."
+        fix = "Measure it on the machine, or serve a model that the planner knows."
         yield unknown("model_not_known", f"{resolved.model.name}: the planner does not know {what}.", fix)
     if not resolved.model.unknown and not resolved.model.shape.checked:
         yield warning(
             "model_type_not_checked",
-            f"Model type {resolved.model.family.config.get('model_type')!r} was never compared with the engine: "
-            "its cache is counted as the fields of its config.json say.",
+            f"Model type {resolved.model.family.config.get('model_type')!r} has not been compared with the engine: "
+            "its cache follows from the fields of its config.json.",
         )
     if resolved.gpu.memory_bytes is None:
         title = resolved.gpu.title
-        message = f"What torch reports as memory of {title} is in no public log; nvidia-smi shows more than that."
+        message = f"No public log shows the memory that torch reports for {title}; nvidia-smi shows more."
         yield unknown("gpu_memory_not_known", message, "Plan with a GPU whose memory is known.")
     if resolved.model.unknown and resolved.model.groups and resolved.gpu.memory_bytes is not None:
         yield from _weights_alone(resolved, resolved.gpu.memory_bytes)
@@ -42,7 +42,7 @@ def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Fin
     if least > budget:
         yield rejected(
             "weights_do_not_fit",
-            f"{least / GIB:.1f} GiB of weights per GPU at the least are more than the {budget / GIB:.1f} GiB that "
+            f"{least / GIB:.1f} GiB of weights per GPU, at least, exceed the {budget / GIB:.1f} GiB that "
             f"gpu_memory_utilization {resolved.utilization:g} allows of {resolved.gpu.title}, before any cache.",
         )
 
@@ -53,7 +53,7 @@ def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Ite
     if most and context > most:
         yield rejected(
             "context_beyond_model",
-            f"max_model_len {context:,} is beyond the {most:,} tokens that {resolved.model.name} was made for.",
+            f"max_model_len {context:,} exceeds the {most:,} tokens that {resolved.model.name} supports.",
             f"Set max_model_len to {most} or less.",
         )
     yield from _weights_fit(resolved, memory)
@@ -64,11 +64,11 @@ def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Ite
         yield warning(
             "sparse_decode_scratch",
             f"Sparse decode with an fp8 cache allocates up to {scratch:.1f} GiB at max_num_batched_tokens "
-            f"{resolved.batched_tokens:,} that start-up does not measure ({_SPARSE_SCRATCH}): counted here as reserve. "
-            f"{SPARSE_BATCHED_TOKENS:,} needs a quarter or less.",
+            f"{resolved.batched_tokens:,} that the engine does not measure at its start ({_SPARSE_SCRATCH}); the "
+            f"plan reserves it. {SPARSE_BATCHED_TOKENS:,} needs a quarter or less.",
         )
     if resolved.request.max_model_len is None and context < most:
-        yield warning("context_shortened", f"The context is set to {context:,}; the model's {most:,} do not fit.")
+        yield warning("context_shortened", f"The context is shortened to {context:,}; the model's {most:,} do not fit.")
 
 
 def _weights_fit(resolved: ResolvedRequest, memory: Memory) -> Iterator[Finding]:

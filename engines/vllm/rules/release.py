@@ -32,12 +32,12 @@ def _release(resolved: ResolvedRequest) -> Iterator[Finding]:
     elif recipe and version < Version.parse(recipe):
         yield warning(
             "engine_older_than_recipe",
-            f"vLLM {version} is older than {recipe}, which the recipe of {resolved.model.name} asks for.",
+            f"vLLM {version} is older than {recipe}, which the recipe of {resolved.model.name} requires.",
         )
 
 
 def _block(resolved: ResolvedRequest) -> Iterator[Finding]:
     asked, backend = resolved.request.block_size, resolved.backend
     if asked and backend and asked != resolved.block:
-        text = f"block_size {asked} is made {resolved.block}: {backend.name} takes multiples of {backend.block}."
+        text = f"block_size {asked} becomes {resolved.block}: {backend.name} needs multiples of {backend.block}."
         yield warning("block_size_rounded", text)

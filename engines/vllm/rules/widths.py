@@ -37,9 +37,9 @@ def _expert_width(resolved: ResolvedRequest) -> Iterator[Finding]:
         elif rule.standing is Standing.WORKS and resolved.capability < FP8_CAPABILITY:
             yield unknown(
                 "expert_width_not_in_blocks",
-                f"{resolved.model.name}: {cut}. Finer blocks are for Triton kernels, which need FP8 arithmetic; "
-                f"{capability_of(resolved)}, and whether weight-only kernels take that width is not known.",
-                "Use expert parallelism, which leaves the experts whole.",
+                f"{resolved.model.name}: {cut}. Only Triton kernels, which need FP8 arithmetic, support finer blocks; "
+                f"{capability_of(resolved)}, and whether weight-only kernels support that width is not known.",
+                "Use expert parallelism, which does not split experts.",
             )
         else:
             yield from by_release(
