@@ -8,7 +8,13 @@ from difflib import get_close_matches
 
 from config.catalogue import EngineFlags, engine_flags
 from config.engine_name import EngineName
-from engines.finding import Finding, rejected, unknown, warning
+from engines.finding import Finding, rejected, unknown
+
+NOT_COUNTED = "argument_not_counted"
+"""Code of a flag that can take memory or free it: what the plan says of memory rejects nothing beside it."""
+
+ADDS_MEMORY = "argument_adds_memory"
+"""Code of a flag that can only take memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +25,11 @@ class FlagRules:
     of_the_plan: Mapping[str, str]
     """Flags that the plan sets, and the request's field for each: given twice, plan and engine would
     disagree."""
-    not_counted: frozenset[str]
-    """Flags that can change what a GPU holds and have no formula: a draft model, adapters, another type of weights.
-    With one of them, memory is unknown. A flag in no set here does not change memory."""
-    off_gpu: frozenset[str]
-    """Flags that keep weights in host memory, so that a model may fit although the plan rejects it."""
+    harmless: frozenset[str]
+    """Flags that change nothing that a GPU or the host holds. Any other flag makes memory unknown."""
+    only_add: frozenset[str]
+    """Flags without a formula that can only add to what a GPU holds, so that what does not fit without them is still
+    rejected."""
     of_the_server: frozenset[str]
     """Flags that the deployed server sets, or that would break clients and probes."""
 
@@ -44,22 +50,21 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
     known = engine_flags(rules.engine)
     flag = _flag_of(given, known.short_forms)
     # A switch `--x` may be turned off by `--no-x`.
-    positive = flag.replace("--no-", "--", 1)
+    positive = flag if flag in known.flags else flag.replace("--no-", "--", 1)
     if flag in rules.of_the_server:
         yield rejected("argument_of_the_server", f"{given} is set by the deployed server.", "Remove it.")
     elif flag == "--api-key":
         text = f"{given} would show in the pod and in the stack's state."
         yield rejected("argument_is_secret", text, "Remove it, and let a gateway before the Service ask for keys.")
-    elif flag in rules.off_gpu:
-        yield warning("argument_moves_weights", f"{given} keeps weights off the GPU, and the plan does not count that.")
-    elif flag in rules.not_counted:
-        text = f"{given} can change what a GPU holds, and the plan does not count that."
-        yield unknown("argument_not_counted", text, f"Remove {given}, or measure it on the machine.")
     elif positive in rules.of_the_plan:
         text = f"{given} is set by the plan; as an extra argument it would contradict the plan."
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
     elif flag not in known.flags and positive not in known.flags:
         yield _not_known(rules.engine, known, given, flag)
+    elif positive not in rules.harmless:
+        code = ADDS_MEMORY if flag in rules.only_add else NOT_COUNTED
+        text = f"{given} can change what the GPUs or the host hold, and the plan does not count that."
+        yield unknown(code, text, f"Remove {given}, or measure it on the machine.")
 
 
 def _flag_of(given: str, short_forms: Mapping[str, str]) -> str:
@@ -77,7 +82,8 @@ def _not_known(engine: EngineName, known: EngineFlags, given: str, flag: str) ->
     if gone:
         return rejected("argument_gone", f"{given} is {gone} in {engine} {known.version}.", "Remove it.")
     if not known.complete:
-        return warning("argument_not_checked", f"{given} is not among the flags of {engine} that are listed here.")
+        text = f"{given} is not among the flags of {engine} {known.version}: what it does to memory is not known."
+        return unknown(NOT_COUNTED, text, f"Remove {given}, or measure it on the machine.")
     close = get_close_matches(flag, known.flags, n=2, cutoff=0.6)
     fix = f"Did you mean {' or '.join(close)}?" if close else "Remove it."
     return rejected("argument_not_known", f"{given} is not a flag of {engine} {known.version}.", fix)

@@ -1,4 +1,4 @@
-"""Flags of vLLM that a stack's extra arguments may not set, or that the plan does not count."""
+"""Flags of vLLM that a stack's extra arguments may not set, and those that change no memory."""
 
 from config.engine_name import EngineName
 from engines.rules.arguments import FlagRules
@@ -22,46 +22,52 @@ FLAGS = FlagRules(
         "--language-model-only": "language_model_only",
         "--enable-prefix-caching": "enable_prefix_caching",
     },
-    not_counted=frozenset(
+    harmless=frozenset(
         {
-            # A draft model, adapters, copies of experts.
-            *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens"),
-            *("--enable-lora", "--lora-modules", "--max-loras", "--max-lora-rank", "--default-mm-loras"),
-            *("--fully-sharded-loras", "--enable-tower-connector-lora", "--enable-mixed-moe-lora-format"),
-            *("--enable-eplb", "--eplb-config", "--enable-elastic-ep", "--elastic-ep-max-dp-size"),
-            # Other types, shapes and kernels of weights.
-            *("--dtype", "--hf-overrides", "--hf-config-path", "--model-impl", "--model-class-overrides"),
-            *("--quantization-config", "--moe-backend", "--linear-backend", "--all2all-backend", "--kernel-config"),
-            *("--runner", "--convert", "--pooler-config", "--worker-cls", "--worker-extension-cls", "--config"),
-            *("--weight-transfer-config", "--monokernel", "--additional-config", "--engram-config"),
-            # The size and the layout of the KV cache.
-            *("--kv-cache-memory-bytes", "--num-gpu-blocks-override", "--device-memory-utilization"),
-            *("--kv-cache-dtype-skip-layers", "--kv-sharing-fast-prefill", "--disable-hybrid-kv-cache-manager"),
-            *("--disable-sliding-window", "--swa-bounded-replay", "--attention-backend", "--attention-config"),
-            *("--mamba-block-size", "--mamba-cache-dtype", "--mamba-cache-mode", "--mamba-ssm-cache-dtype"),
-            *("--use-replayssm", "--replayssm-buffer-len", "--kv-transfer-config", "--ec-transfer-config"),
-            # How ranks share the work.
-            *(
-                "--prefill-context-parallel-size",
-                "--dcp-q-replicate",
-                "--enable-dbo",
-                "--ubatch-size",
-                "--enable-hc-sp",
-            ),
-            # Activations, graphs and buffers.
-            *("--enforce-eager", "--no-enable-chunked-prefill", "--performance-mode"),
-            *("--optimization-level", "--compilation-config"),
-            *("--cudagraph-capture-sizes", "--max-cudagraph-capture-size", "--enable-sleep-mode"),
-            *("--enable-cumem-allocator", "--diffusion-config", "--enable-prompt-embeds"),
-            # Images and videos.
-            *("--limit-mm-per-prompt", "--skip-mm-profiling", "--mm-processor-kwargs", "--mm-processor-device"),
-            *("--mm-ipc-gpu-memory-gb", "--mm-encoder-only", "--mm-encoder-attn-dtype", "--video-pruning-rate"),
+            *("--aggregate-engine-logging", "--allow-credentials", "--allow-deprecated-quantization"),
+            *("--allowed-headers", "--allowed-local-media-path", "--allowed-media-domains", "--allowed-methods"),
+            *("--allowed-origins", "--anthropic-disabled-thinking-effort", "--chat-template"),
+            *("--chat-template-content-format", "--code-revision", "--cohere-format", "--cohere-is-reasoning-model"),
+            *("--collect-detailed-traces", "--cpu-distributed-timeout-seconds", "--cudagraph-metrics"),
+            *("--custom-histogram-buckets", "--default-chat-template-kwargs", "--disable-access-log-for-endpoints"),
+            *("--disable-cascade-attn", "--disable-chunked-mm-input", "--disable-fastapi-docs"),
+            *("--disable-log-stats", "--disable-nccl-for-dp-synchronization", "--disable-uvicorn-access-log"),
+            *("--distributed-executor-backend", "--distributed-timeout-seconds", "--download-dir"),
+            *("--dp-supervisor-probe-failure-threshold", "--dp-supervisor-probe-interval-s"),
+            *("--dp-supervisor-probe-timeout-s", "--dp-sync-interval", "--enable-auto-tool-choice"),
+            *("--enable-ep-weight-filter", "--enable-flashinfer-autotune", "--enable-force-include-usage"),
+            *("--enable-layerwise-nvtx-tracing", "--enable-log-deltas", "--enable-log-outputs"),
+            *("--enable-log-requests", "--enable-logging-iteration-details", "--enable-mfu-metrics"),
+            *("--enable-offline-docs", "--enable-per-request-metrics", "--enable-prompt-tokens-details"),
+            *("--enable-request-id-headers", "--enable-server-load-tracking", "--enable-ssl-refresh"),
+            *("--enable-tokenizer-info-endpoint", "--exclude-tools-when-tool-choice-none"),
+            *("--expert-placement-strategy", "--fail-on-environ-validation", "--fingerprint-mode"),
+            *("--fingerprint-value", "--generation-config", "--h11-max-header-count"),
+            *("--h11-max-incomplete-event-size", "--hf-token", "--ignore-patterns", "--interleave-mm-strings"),
+            *("--jit-monitor-mode", "--jit-monitor-verbose", "--kv-cache-metrics", "--kv-cache-metrics-sample"),
+            *("--kv-events-config", "--log-config-file", "--log-error-stack", "--log-level", "--logging-config"),
+            *("--long-prefill-token-threshold", "--long-prefill-token-threshold-adaptive", "--max-log-len"),
+            *("--max-num-queued-reqs", "--max-num-queued-tokens", "--max-parallel-loading-workers", "--middleware"),
+            *("--mm-hasher-algorithm", "--numa-bind", "--numa-bind-cpus", "--numa-bind-nodes"),
+            *("--otlp-traces-endpoint", "--override-generation-config", "--per-request-spec-decode-metrics"),
+            *("--prefill-schedule-interval", "--prefix-caching-hash-algo", "--reasoning-config"),
+            *("--reasoning-effort-map", "--reasoning-parser", "--reasoning-parser-plugin", "--response-role"),
+            *("--return-tokens-as-token-ids", "--revision", "--root-path", "--scheduler-reserve-full-isl"),
+            *("--scheduling-policy", "--seed", "--show-hidden-metrics-for-version", "--shutdown-timeout"),
+            *("--skip-tokenizer-init", "--sse-keep-alive-interval", "--ssl-ca-certs", "--ssl-cert-reqs"),
+            *("--ssl-certfile", "--ssl-ciphers", "--ssl-keyfile", "--stream-interval", "--structured-outputs-config"),
+            *("--tokenizer", "--tokenizer-mode", "--tokenizer-revision", "--tokens-only", "--tool-call-parser"),
+            *("--tool-parser-plugin", "--tool-server", "--tool-strict-level", "--trust-remote-code"),
+            *("--trust-request-chat-template", "--use-tqdm-on-load", "--uvicorn-log-level", "--watchdog-config"),
         }
     ),
-    off_gpu=frozenset(
+    only_add=frozenset(
         {
-            *("--cpu-offload-gb", "--cpu-offload-params", "--offload-backend", "--offload-group-size"),
-            *("--offload-num-in-group", "--offload-params", "--offload-prefetch-step"),
+            # Draft models, adapters, copies of experts, and buffers.
+            *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens", "--enable-lora"),
+            *("--lora-modules", "--max-loras", "--max-lora-rank", "--default-mm-loras", "--fully-sharded-loras"),
+            *("--enable-tower-connector-lora", "--enable-mixed-moe-lora-format", "--enable-eplb", "--eplb-config"),
+            *("--enable-prompt-embeds", "--enable-return-routed-experts", "--use-fp64-gumbel"),
         }
     ),
     of_the_server=frozenset(

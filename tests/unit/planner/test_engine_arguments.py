@@ -4,6 +4,8 @@ import pytest
 
 from config.catalogue import ModelFamily, engine_flags, models
 from config.engine_name import EngineName
+from engines.llama_cpp.flags import FLAGS as LLAMA_CPP_FLAGS
+from engines.rules.arguments import FlagRules, check_arguments
 from engines.vllm.flags import FLAGS as VLLM_FLAGS
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
 
@@ -78,14 +80,29 @@ def test_a_known_argument_its_negation_and_nested_values_are_passed_on() -> None
 def test_an_argument_that_can_change_memory_leaves_the_verdict_open_and_is_named(arguments: tuple[str, ...]) -> None:
     planned = plan("kimi-k2.5", extra_args=arguments)
     assert planned.verdict == "unknown"
-    assert codes(planned) == {"argument_not_counted"}
+    assert codes(planned) <= {"argument_not_counted", "argument_adds_memory"}
     assert arguments[0].split("=")[0] in texts(planned)
 
 
-def test_every_flag_of_the_table_exists() -> None:
-    table = VLLM_FLAGS.not_counted | VLLM_FLAGS.off_gpu | VLLM_FLAGS.of_the_plan.keys() | VLLM_FLAGS.of_the_server
-    known = set(engine_flags(EngineName.VLLM).flags)
-    assert {flag.replace("--no-", "--") for flag in table} <= known
+@pytest.mark.parametrize("rules", [VLLM_FLAGS, LLAMA_CPP_FLAGS], ids=lambda rules: rules.engine)
+def test_every_flag_of_the_table_exists_and_has_one_meaning(rules: FlagRules) -> None:
+    sets = [rules.harmless, rules.only_add, rules.of_the_server, frozenset(rules.of_the_plan)]
+    assert frozenset().union(*sets) <= set(engine_flags(rules.engine).flags)
+    assert sum(map(len, sets)) == len(frozenset().union(*sets))
+
+
+@pytest.mark.parametrize("rules", [VLLM_FLAGS, LLAMA_CPP_FLAGS], ids=lambda rules: rules.engine)
+def test_every_flag_of_the_engine_that_is_not_known_as_harmless_leaves_the_verdict_open(rules: FlagRules) -> None:
+    flags = engine_flags(rules.engine)
+    answered = rules.harmless | rules.of_the_server | rules.of_the_plan.keys() | {"--api-key"}
+    for flag in (*flags.flags, *flags.short_forms):
+        meant = flags.short_forms.get(flag, flag)
+        [*found] = check_arguments(rules, (flag,))
+        if meant in answered:
+            assert "unknown" not in {each.severity for each in found}, flag
+        else:
+            assert [each.severity for each in found] == ["unknown"], flag
+            assert flag in found[0].message
 
 
 def test_prefix_caching_is_a_setting() -> None:
@@ -155,11 +172,11 @@ def test_a_flag_that_the_server_sets_for_groups_is_refused(flag: str) -> None:
     assert codes(plan("kimi-k2.5", extra_args=(flag,))) == {"argument_of_the_server"}
 
 
-def test_what_does_not_fit_is_unknown_where_an_argument_keeps_weights_off_the_gpu() -> None:
+def test_what_does_not_fit_is_unknown_beside_an_argument_that_can_free_memory() -> None:
     short = plan("kimi-k2.5", "h100")
     assert short.verdict == "rejected"
-    offloaded = plan("kimi-k2.5", "h100", extra_args=("--cpu-offload-gb", "40"))
+    offloaded = plan("kimi-k2.5", "h100", extra_args=("--offload-group-size", "8"))
     assert offloaded.verdict == "unknown"
-    assert codes(offloaded) == codes(short), "the reason is still told"
+    assert codes(offloaded) == codes(short) | {"argument_not_counted"}, "the reason is still told"
     adapters = plan("kimi-k2.5", "h100", extra_args=("--enable-lora",))
     assert adapters.verdict == "rejected", "they only take more"
