@@ -13,13 +13,14 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Service
 
 from components.arguments import Placement, ServerEngine, ServerPods, StartLimits, WeightSource, whole_numbers
 from components.cluster.api import cluster_api
+from components.in_pod.packaging import verifier_texts
 from components.inference_group import LEADER, disruption_budget, leader_worker_set
 from components.pods import fabric
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.ordered_weights import ordered_weights
 from components.pods.placement import PodPlacement
-from components.pods.server_pod import VERIFIER, ServerPod
+from components.pods.server_pod import ServerPod
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import placed_volumes
@@ -107,11 +108,11 @@ class InferenceServer(pulumi.ComponentResource):
         return self._args.get("kubeconfig") is not None
 
     def _programs(self) -> ConfigMap:
-        programs = [VERIFIER] if self._serving.nodes == 1 else [fabric.CHECK, VERIFIER]
+        check = {} if self._serving.nodes == 1 else {fabric.CHECK.name: fabric.CHECK.read_text()}
         return ConfigMap(
             f"{self._name}-verifier",
             metadata=self._metadata(),
-            data={program.name: program.read_text() for program in programs},
+            data=check | verifier_texts(),
             binary_data=ordered_weights(self._weights, self._args.get("lock")),
             opts=pulumi.ResourceOptions(parent=self),
         )

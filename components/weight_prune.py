@@ -15,7 +15,7 @@ from components.pods.labels import labels
 from components.pods.names import stack_name
 from components.pods.placement import PodPlacement
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
-from components.pods.stager_job import FIXED_FIELDS, StagerJob, job_name
+from components.pods.stager_job import FIXED_FIELDS, RUN_STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
 
@@ -69,9 +69,7 @@ class WeightPrune(pulumi.ComponentResource):
     def _job(self, volume: PlacedVolume) -> Job:
         args = self._args
         job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"])
-        container = job.container(
-            "prune", ["python3", "-m", "stager", "prune", *self._arguments()], resources=_RESOURCES
-        )
+        container = job.container("prune", [*RUN_STAGER, "prune", *self._arguments()], resources=_RESOURCES)
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata(),

@@ -6,7 +6,6 @@ Resources that need the weights depend on `staged`. Only this pod gets the hub's
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
@@ -15,19 +14,20 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
 from components.arguments import Placement, WeightSource, whole_numbers
 from components.cluster.api import cluster_api
+from components.in_pod.packaging import INSTALLER, stager_archive, stager_texts
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
 from components.pods.stage_fleet import StageFleet
 from components.pods.staged_weights import StagedWeights
-from components.pods.stager_job import FIXED_FIELDS, PROGRAM_MOUNT, STAGER, StagerJob, job_name
+from components.pods.stager_job import FIXED_FIELDS, RUN_STAGER, STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from components.rollout import stage_watch
 from components.rollout.server_watch import AWAITED_HERE
 from components.rollout.stage_watch import StageJobs
 from config.stack import arguments
 from planner.time_limits import PULUMI_GRACE_SECONDS
-from stager.verify import OWN_DIRECTORY
+from stager.manifest import OWN_DIRECTORY
 
 _PACKAGES = "packages"
 _PACKAGES_MOUNT = "/packages"
@@ -37,21 +37,11 @@ _TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 _DEADLINE_SECONDS = 24 * 3600
 """Default for callers without a plan: 1 TB per day is 12 MB/s. A Job without a deadline could run forever."""
 
-_PROGRAM = Path(__file__).resolve().parent.parent
-_INSTALLER = Path(__file__).parent / "in_pod" / "install_requirements.py"
-
 _RESOURCES = {
     "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
     "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
 }
 """The stager's buffers do not grow with the size of the model. The requirements use the ephemeral storage."""
-
-
-def stager_files() -> dict[str, str]:
-    """Returns the files of the stager's ConfigMap: file name to text, sorted."""
-    stager = _PROGRAM / "stager"
-    files = [*stager.glob("*.py"), *stager.glob("requirements.*"), _INSTALLER]
-    return {file.name: file.read_text() for file in sorted(files, key=lambda file: file.name)}
 
 
 class WeightStageArgs(TypedDict):
@@ -145,7 +135,8 @@ class WeightStage(pulumi.ComponentResource):
         return ConfigMap(
             f"{self._name}-program",
             metadata=self._metadata(),
-            data=stager_files() | ({_LOCK_FILE: lock} if lock else {}),
+            data=stager_texts() | ({_LOCK_FILE: lock} if lock else {}),
+            binary_data=stager_archive(),
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -227,7 +218,7 @@ class WeightStage(pulumi.ComponentResource):
     def _requirements_container(self) -> dict[str, Any]:
         return self._stager.container(
             "requirements",
-            ["python3", f"{STAGER}/{_INSTALLER.name}", _PACKAGES_MOUNT],
+            ["python3", f"{STAGER}/{INSTALLER}", _PACKAGES_MOUNT],
             resources=_RESOURCES,
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
@@ -237,7 +228,7 @@ class WeightStage(pulumi.ComponentResource):
     def _stage_container(self, volume: PlacedVolume) -> dict[str, Any]:
         container = self._stager.container(
             "stage",
-            ["python3", "-m", "stager", "stage", *self._arguments(), *self._fleet_arguments(volume)],
+            [*RUN_STAGER, "stage", *self._arguments(), *self._fleet_arguments(volume)],
             resources=_RESOURCES,
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
@@ -272,7 +263,7 @@ class WeightStage(pulumi.ComponentResource):
         return {
             "HF_HOME": f"{self._weights.directory}/{OWN_DIRECTORY}/hub",
             "HF_HUB_DISABLE_TELEMETRY": "1",
-            "PYTHONPATH": f"{PROGRAM_MOUNT}:{_PACKAGES_MOUNT}",
+            "PYTHONPATH": _PACKAGES_MOUNT,
             # By default, Xet's client caches chunks of its downloads on the volume of the weights.
             **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args.get("native_xet") else {}),
             **(self._args.get("environment") or {}),

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from stager import verify
 from stager.command_line import membership, parser
@@ -151,8 +152,13 @@ def _prune(options: argparse.Namespace, stop_event: threading.Event) -> None:
     prune(pruning, say=lambda line: print(line, flush=True), stop_event=stop_event)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command line of this process, and end it."""
     status = main()
     sys.stderr.flush()
     sys.stdout.flush()
     os._exit(status)  # a stream that waits for its server must not delay the exit
+
+
+if __name__ == "__main__":
+    run()

@@ -2,7 +2,7 @@
 
 The kernel reports a failed write once, to the first `fsync`, and then forgets it
 (https://wiki.postgresql.org/wiki/Fsync_Errors). So a failed `fsync` ends the run, and the next run does not trust the
-bytes that it covered. Files hashed from the volume are read from the disk (`stager.verify.read_from_disk`).
+bytes that it covered. Files hashed from the volume are read from the disk (`stager.nofollow.read_from_disk`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 
+from stager.manifest import OWN_DIRECTORY
 from stager.tree import Tree
-from stager.verify import OWN_DIRECTORY
 
 # A disk completes many of them together.
 AT_ONCE = 16

@@ -25,8 +25,8 @@ from pathlib import Path
 from types import TracebackType
 
 from stager.errors import StagerError, Stopped, Unanswered
+from stager.manifest import OWN_DIRECTORY
 from stager.tree import Tree
-from stager.verify import OWN_DIRECTORY
 from stager.volume import make_directory, volume_error
 
 NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from stager.errors import StagerError
-from stager.verify import OWN_DIRECTORY
+from stager.manifest import OWN_DIRECTORY
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)

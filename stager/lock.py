@@ -17,6 +17,7 @@ from stager.environment import require_usable_environment
 from stager.errors import StagerError
 from stager.listing import Listing, RemoteFile, select
 from stager.lockfile import listing_of, render_lock
+from stager.manifest import Unverified, read_manifest
 from stager.progress import Progress
 from stager.ranges import RangeReader
 from stager.retry import RetryPolicy
@@ -24,7 +25,6 @@ from stager.source import sources
 from stager.source_name import HUB
 from stager.source_pool import SourcePool, Unobtainable
 from stager.stopping import pause_until
-from stager.verify import Unverified, read_manifest
 from stager.volume import make_directory, replace_file, volume_error
 
 STREAMS = 8

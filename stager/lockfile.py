@@ -13,7 +13,7 @@ from typing import Any
 
 from stager.errors import StagerError
 from stager.listing import FULL_COMMIT, MOST_BYTES, REPOSITORY, SHA256, Listing, RemoteFile, is_safe, listing_problems
-from stager.verify import Manifest
+from stager.manifest import Manifest
 
 LOCK_VERSION = 1
 MOST_SHOWN = 8  # problems of one lock

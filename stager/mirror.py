@@ -23,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stager.content_hash import ContentHash
 from stager.errors import StagerError, Stopped
 from stager.listing import Listing, RemoteFile
+from stager.manifest import OWN_DIRECTORY
 from stager.multipart import PART_BYTES, MultipartUpload, Range, ranges
 from stager.progress import Progress
 from stager.ranges import RangeReader
@@ -31,7 +32,6 @@ from stager.source import object_key, sources
 from stager.source_name import require_mirror, require_names
 from stager.source_pool import SourcePool, Unobtainable
 from stager.stopping import STOPPED, pause_until
-from stager.verify import OWN_DIRECTORY
 
 MISSING = frozenset({"404", "NoSuchKey", "NotFound"})
 

@@ -18,10 +18,11 @@ from stager.checkpoints import Checkpoint, Checkpoints
 from stager.content_hash import Buffer, ContentHash
 from stager.errors import StagerError, Stopped
 from stager.listing import RemoteFile
+from stager.manifest import Expected
+from stager.nofollow import read_from_disk
 from stager.parts import Parts
 from stager.stopping import STOPPED
 from stager.tree import Tree
-from stager.verify import Expected, read_from_disk
 
 BLOCK_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1024 * 1024

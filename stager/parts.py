@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable, Iterable
 
 from stager.listing import OLD_PART_SUFFIX, RemoteFile
+from stager.manifest import OWN_DIRECTORY
 from stager.tree import Tree
-from stager.verify import OWN_DIRECTORY
 from stager.volume import RESERVED_BYTES, free_bytes
 
 PARTS = f"{OWN_DIRECTORY}/parts"

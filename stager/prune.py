@@ -19,14 +19,15 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stager.completion import withdraw_manifest
 from stager.digest import DIGEST
 from stager.errors import StagerError, WrongUsage
 from stager.lease import LEASE_SECONDS, Lease
-from stager.manifest import withdraw_manifest
+from stager.manifest import MANIFEST, OWN_DIRECTORY, Unverified, read_manifest
+from stager.nofollow import LinkInTheWay
 from stager.stopping import unless_stopped
 from stager.tree import Tree
 from stager.users import marked_ns, unmark, users
-from stager.verify import MANIFEST, OWN_DIRECTORY, LinkInTheWay, Unverified, read_manifest
 from stager.volume import volume_error
 
 # A directory is renamed in one step, and then emptied.

@@ -13,12 +13,22 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stager.completion import checked, renew_manifest, withdraw_manifest, write_manifest
 from stager.environment import require_usable_environment
 from stager.errors import StagerError, WrongUsage
 from stager.lease import Lease
 from stager.listing import FULL_COMMIT, OLD_PART_SUFFIX, Listing, RemoteFile, select
 from stager.lockfile import read_lock
-from stager.manifest import checked, renew_manifest, withdraw_manifest, write_manifest
+from stager.manifest import (
+    MANIFEST,
+    MANIFEST_VERSION,
+    OWN_DIRECTORY,
+    Expected,
+    Manifest,
+    Unverified,
+    identity_problems,
+    read_manifest,
+)
 from stager.part import Part
 from stager.parts import Parts
 from stager.progress import Progress
@@ -32,18 +42,8 @@ from stager.stopping import pause_until, unless_stopped
 from stager.streams import StreamCount
 from stager.transfer import Transfer
 from stager.tree import Tree
+from stager.tree_check import foreign_entries
 from stager.users import mark
-from stager.verify import (
-    MANIFEST,
-    MANIFEST_VERSION,
-    OWN_DIRECTORY,
-    Expected,
-    Manifest,
-    Unverified,
-    foreign_entries,
-    identity_problems,
-    read_manifest,
-)
 from stager.volume import make_directory, require_space, volume_error
 
 COMMIT_NOTE = f"{OWN_DIRECTORY}/commit"

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from stager.verify import FOLDER, LinkInTheWay, folder_below, open_below
+from stager.nofollow import FOLDER, LinkInTheWay, folder_below, open_below
 from stager.volume import DIRECTORY_MODE, FILE_MODE, volume_error
 
 

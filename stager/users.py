@@ -11,8 +11,8 @@ import os
 import re
 from urllib.parse import quote, unquote
 
+from stager.manifest import OWN_DIRECTORY
 from stager.tree import Tree
-from stager.verify import OWN_DIRECTORY
 
 MARKS = f"{OWN_DIRECTORY}/users"
 USER = re.compile(r"[A-Za-z0-9][\w.-]{0,99}/[A-Za-z0-9][\w.-]{0,99}", re.ASCII)

@@ -17,10 +17,10 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from stager.environment import hub_endpoint
 from stager.errors import Stopped
 from stager.listing import Listing, RemoteFile
+from stager.manifest import OWN_DIRECTORY
 from stager.parts import Parts
 from stager.stopping import STOPPED
 from stager.tree import Tree
-from stager.verify import OWN_DIRECTORY
 
 WORKSHOP = f"{OWN_DIRECTORY}/xet"
 

@@ -1,1 +1,1 @@
-"""Programs that run in pods, each a single standard-library file."""
+"""Programs that run in pods with the standard library only, and how ConfigMaps carry them."""

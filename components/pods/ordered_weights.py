@@ -5,7 +5,7 @@ from the Pulumi program. Without a lock, the verifier can compare only the repos
 """
 
 from base64 import b64encode
-from gzip import compress
+from bz2 import compress
 
 import pulumi
 
@@ -13,7 +13,7 @@ from components.pods.staged_weights import StagedWeights
 from stager.errors import StagerError
 from stager.listing import Listing, select
 from stager.lockfile import parse_lock
-from stager.verify import ORDERED, files_sha256, ordered_files, ordered_sha256
+from stager.order import ORDERED, files_sha256, ordered_files, ordered_sha256
 
 MOST_BYTES = 600 * 1024
 """Maximum size of the list, because a ConfigMap holds at most 1 MiB. One hash of all lines replaces a longer list."""
@@ -32,7 +32,7 @@ def ordered_weights(weights: StagedWeights, lock: str | None) -> dict[str, str] 
     except StagerError as fault:
         raise pulumi.RunError(str(fault)) from None
     entries = [(file.path, file.size, str(file.sha256)) for file in chosen.files]
-    content = compress(ordered_files(entries).encode(), mtime=0)
+    content = compress(ordered_files(entries).encode())
     if len(content) > MOST_BYTES:
         content = ordered_sha256(files_sha256(entries)).encode()
     return {ORDERED.name: b64encode(content).decode()}

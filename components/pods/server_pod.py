@@ -7,11 +7,11 @@ read-only, the engine runs offline, and no pod has a token.
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pulumi
 
+from components.in_pod.packaging import VERIFIER
 from components.pods import fabric
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.serving import Serving
@@ -23,13 +23,14 @@ from config.stack.sections import Fabric, Verification
 from engines.process import EngineProcess, Probe, ProcessStart, Role
 from engines.registry import engine_of
 
-VERIFIER = Path(__file__).resolve().parents[2] / "stager" / "verify.py"
-_VERIFIER_MOUNT = "/heavylift"
+_PROGRAMS_MOUNT = "/heavylift"
+_VERIFIER_MOUNT = "/heavylift/stager"
+"""The verifier's files are the package `stager`, of which they import one another."""
 _VERIFIER_RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 """Our own choice: hashing needs little memory. Without a CPU limit, it uses the CPUs that are idle before the engine
 starts."""
 _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
-_PROGRAMS = {"name": "verifier", "mount_path": _VERIFIER_MOUNT, "read_only": True}
+_PROGRAMS = {"name": "verifier", "mount_path": _PROGRAMS_MOUNT, "read_only": True}
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class ServerPod:
 
     def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
         """Returns the fabric check, which runs with the engine's image, environment, devices and capabilities."""
-        command = fabric.check_command(self._fabric(role), _VERIFIER_MOUNT, self.serving.collective_library)
+        command = fabric.check_command(self._fabric(role), _PROGRAMS_MOUNT, self.serving.collective_library)
         if command is None:
             return []
         limits = {"cpu": "1", "memory": "256Mi", **fabric.resources(self._fabric(role))}
@@ -130,7 +131,7 @@ class ServerPod:
 
     def _verifier_container(self) -> dict[str, Any]:
         model = self.weights.model
-        command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER.name}", self.weights.directory]
+        command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER}", self.weights.directory]
         command += ["--repository", model.repository, "--revision", model.revision]
         command += ["--full"] if self.verify is Verification.FULL else []
         return {
@@ -141,7 +142,7 @@ class ServerPod:
             "resources": _VERIFIER_RESOURCES,
             "security_context": {"allow_privilege_escalation": False},
             "termination_message_policy": "FallbackToLogsOnError",
-            "volume_mounts": [_WEIGHTS, _PROGRAMS],
+            "volume_mounts": [_WEIGHTS, {**_PROGRAMS, "mount_path": _VERIFIER_MOUNT}],
         }
 
     def _engine_container(self, role: Role) -> dict[str, Any]:

@@ -11,13 +11,15 @@ from typing import Any
 
 import pulumi
 
+from components.in_pod import packaging
 from components.pods.labels import labels
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.staged_weights import WEIGHTS_MOUNT
 from components.pods.weight_source import PlacedVolume
 
-PROGRAM_MOUNT = "/heavylift"
-STAGER = f"{PROGRAM_MOUNT}/stager"
+STAGER = "/heavylift/stager"
+RUN_STAGER = ("python3", f"{STAGER}/{packaging.RUN_STAGER}")
+"""The command of the stager, without its subcommand."""
 
 _LONGEST_NAME = 63 - len("-01234567")
 """Maximum length of a Job's name without Pulumi's suffix. The name becomes a label of the pods."""
@@ -37,7 +39,7 @@ _SECURITY = {
     "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
 }
 
-_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PROGRAM_MOUNT, "PYTHONUNBUFFERED": "1"}
+_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def job_name(name: str, digest: str, hostname: str | None) -> str:

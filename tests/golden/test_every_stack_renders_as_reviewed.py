@@ -85,4 +85,5 @@ def _without_texts(inputs: Any) -> Any:
     """A ConfigMap's files by name only: the stager's code has tests of its own."""
     if inputs.get("kind") != "ConfigMap":
         return inputs
-    return {**inputs, "data": sorted(inputs["data"])}
+    names = {key: sorted(inputs[key]) for key in ("data", "binaryData") if key in inputs}
+    return {**inputs, **names}

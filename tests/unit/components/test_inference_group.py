@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from components.arguments import Placement, ServerEngine, ServerPods
+from components.in_pod.packaging import verifier_texts
 from components.inference_server import InferenceServer, InferenceServerArgs
 from config.catalogue import engine_flags
 from config.engine_name import EngineName
@@ -159,7 +160,7 @@ def test_the_fabric_is_checked_first_and_as_the_engine_would_see_it() -> None:
 
 
 def test_the_check_travels_with_the_verifier() -> None:
-    assert list(served().only(":ConfigMap").inputs["data"]) == ["fabric_check.py", "verify.py"]
+    assert set(served().only(":ConfigMap").inputs["data"]) == {"fabric_check.py", *verifier_texts()}
 
 
 def test_without_a_fabric_nothing_is_checked_or_asked_for() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import gzip
+import bz2
 import json
 import random
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from pulumi_kubernetes.core.v1 import Service
 
 from components.arguments import Placement, ServerEngine, ServerPods, WeightSource
+from components.in_pod.packaging import verifier_texts
 from components.inference_server import InferenceServer, InferenceServerArgs
 from components.rollout import server_watch
 from components.rollout.server_watch import Server
@@ -128,7 +129,7 @@ def test_the_pod_refuses_to_start_without_the_expected_weights() -> None:
     (verifier,) = pod(served())["initContainers"]
     assert verifier["image"] == "python:3.12-slim"
     assert verifier["command"] == [
-        *("python3", "/heavylift/verify.py", "/weights/669cddc777e743fa"),
+        *("python3", "/heavylift/stager/verify.py", "/weights/669cddc777e743fa"),
         *("--repository", "moonshotai/Kimi-K2.5", "--revision", "4d01dfe0332d63057c186e0b262165819efb6611"),
     ]
 
@@ -138,8 +139,8 @@ def test_every_byte_is_read_again_where_the_stack_says_so() -> None:
     assert verifier["command"][-1] == "--full"
 
 
-def test_the_verifier_travels_alone() -> None:
-    assert list(served().only(":ConfigMap").inputs["data"]) == ["verify.py"]
+def test_the_config_map_of_a_server_holds_the_verifier() -> None:
+    assert served().only(":ConfigMap").inputs["data"] == verifier_texts()
 
 
 def test_all_time_limits_are_the_plans() -> None:
@@ -343,8 +344,8 @@ def lock_of(*entries: tuple[str, int, str]) -> str:
 def test_the_check_before_serving_is_told_what_the_lock_lists_beside_its_program() -> None:
     one, two = ("config.json", 2, "0" * 64), ("model.safetensors", 3, "1" * 64)
     with_lock = record(lambda: InferenceServer("server", {**arguments(), "lock": lock_of(one, two)}), stack="h200")
-    content = with_lock.only(":ConfigMap").inputs["binaryData"]["ordered.json.gz"]
-    assert json.loads(gzip.decompress(base64.b64decode(content))) == {"files": [list(one), list(two)]}
+    content = with_lock.only(":ConfigMap").inputs["binaryData"]["ordered.json.bz2"]
+    assert json.loads(bz2.decompress(base64.b64decode(content))) == {"files": [list(one), list(two)]}
     assert "ordered" not in json.dumps(pod(with_lock)), "another list changes no pod"
     assert "binaryData" not in served().only(":ConfigMap").inputs
 
@@ -353,5 +354,5 @@ def test_of_a_list_that_no_config_map_holds_the_check_is_told_one_hash() -> None
     chance = random.Random(1)
     entries = [(f"f{number}", number + 1, chance.randbytes(32).hex()) for number in range(20_000)]
     large = record(lambda: InferenceServer("server", {**arguments(), "lock": lock_of(*entries)}), stack="h200")
-    content = large.only(":ConfigMap").inputs["binaryData"]["ordered.json.gz"]
+    content = large.only(":ConfigMap").inputs["binaryData"]["ordered.json.bz2"]
     assert json.loads(base64.b64decode(content)).keys() == {"files_sha256"}

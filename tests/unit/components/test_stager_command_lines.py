@@ -71,7 +71,7 @@ def recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recording:
 
 
 def test_the_stager_understands_what_the_stage_job_says(recording: Recording) -> None:
-    said = arguments(recording, "python3", "-m", "stager", "stage")
+    said = arguments(recording, "python3", "run_stager.py", "stage")
     assert len(said) == 2, "one Job for each node"
     options = understood(command_line.parser(), ["stage", *said[0]])
     assert options["directory"].parent == Path("/weights")
@@ -87,14 +87,14 @@ def test_the_stager_understands_what_the_stage_job_says(recording: Recording) ->
 def test_the_stager_understands_that_a_revision_may_be_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     sections = deepcopy(read_sections(stack_file("h100x16", PROGRAM)))
     sections["model"] |= {"revision": "main", "allow_unpinned": True}
-    [words, _] = arguments(run_program(monkeypatch, "h100x16", sections=sections), "python3", "-m", "stager", "stage")
+    [words, _] = arguments(run_program(monkeypatch, "h100x16", sections=sections), "python3", "run_stager.py", "stage")
     options = understood(command_line.parser(), ["stage", *words])
     assert (options["revision"], options["allow_unpinned"]) == ("main", True)
 
 
 def test_the_stager_understands_what_the_prune_job_says(recording: Recording) -> None:
-    said = arguments(recording, "python3", "-m", "stager", "prune")
-    [staged, _] = arguments(recording, "python3", "-m", "stager", "stage")
+    said = arguments(recording, "python3", "run_stager.py", "prune")
+    [staged, _] = arguments(recording, "python3", "run_stager.py", "stage")
     served = understood(command_line.parser(), ["stage", *staged])["directory"].name
     assert len(said) == 2
     options = understood(command_line.parser(), ["prune", *said[0]])

@@ -41,7 +41,7 @@ def test_each_volume_gets_a_job_on_its_own_node() -> None:
 def test_the_stager_is_told_whose_revisions_how_many_and_which_one_serves() -> None:
     (container,) = pod(pruned())["containers"]
     assert container["command"] == [
-        *("python3", "-m", "stager", "prune", "/weights"),
+        *("python3", "/heavylift/stager/run_stager.py", "prune", "/weights"),
         *("--user=serving/h200", "--keep-newest=2", "--in-use=669cddc777e743fa"),
     ]
 
@@ -53,7 +53,7 @@ def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
     assert "envFrom" not in container
     assert "HF_TOKEN" not in str(container["env"])
     assert spec["automountServiceAccountToken"] is False
-    assert {"name": "PYTHONPATH", "value": "/heavylift"} in container["env"]
+    assert "PYTHONPATH" not in str(container["env"])
 
 
 def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:

@@ -6,13 +6,11 @@ import pulumi
 import pytest
 
 from components.arguments import Placement, WeightSource
-from components.weight_stage import WeightStage, WeightStageArgs, stager_files
+from components.in_pod.packaging import stager_archive, stager_texts
+from components.weight_stage import WeightStage, WeightStageArgs
 from config.stack import arguments
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, ON_H200, TWO_H200S, UNNAMED
-
-CONFIG_MAP_LIMIT = 2**20
-"""Bytes that Kubernetes takes in one ConfigMap."""
 
 
 def staged(
@@ -109,7 +107,7 @@ def test_a_disruption_is_no_attempt_and_a_refusal_of_the_stager_is_the_last() ->
 
 def test_the_stager_is_told_what_the_stack_says() -> None:
     assert container(staged())["command"] == [
-        *("python3", "-m", "stager", "stage"),
+        *("python3", "/heavylift/stager/run_stager.py", "stage"),
         *("--directory", "/weights/669cddc777e743fa"),
         *("--repository", "moonshotai/Kimi-K2.5"),
         *("--revision", "4d01dfe0332d63057c186e0b262165819efb6611"),
@@ -141,11 +139,9 @@ def test_the_hubs_own_client_is_used_where_the_stack_says_so_and_keeps_no_second
     assert {"name": "HF_XET_CHUNK_CACHE_SIZE_BYTES", "value": "0"} in by_xet["env"]
 
 
-def test_the_whole_stager_travels_in_one_config_map() -> None:
-    files = stager_files()
-    assert {"__init__.py", "__main__.py", "verify.py", "requirements.txt", "install_requirements.py"} <= set(files)
-    assert sum(len(name) + len(text.encode()) for name, text in files.items()) < CONFIG_MAP_LIMIT
-    assert dict(staged().only(":ConfigMap").inputs["data"]) == files
+def test_one_config_map_holds_the_whole_stager() -> None:
+    program = staged().only(":ConfigMap").inputs
+    assert (program["data"], program["binaryData"]) == (stager_texts(), stager_archive())
 
 
 def test_the_weights_are_writable_and_the_program_is_not() -> None:

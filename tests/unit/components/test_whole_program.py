@@ -86,14 +86,12 @@ def test_the_hub_token_is_in_no_registration_but_its_secret(preview: bool, monke
     assert "hf_sample" not in str([recording.outputs, recording.infos, recording.warnings])
 
 
-def test_another_stager_leaves_the_servers_pod_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_stager_leaves_the_servers_pod_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     before = run_program(monkeypatch, "h200")
-    verifier = tmp_path / "verify.py"
-    verifier.write_text("# another one")
-    monkeypatch.setattr(inference_server, "VERIFIER", verifier)
-    monkeypatch.setattr(weight_stage, "stager_files", lambda: {"__main__.py": "# another one"})
+    monkeypatch.setattr(inference_server, "verifier_texts", lambda: {"verify.py": "# another one"})
+    monkeypatch.setattr(weight_stage, "stager_archive", lambda: {"stager.json.bz2": "YW5vdGhlciBvbmU="})
     after = run_program(monkeypatch, "h200")
-    programs = [{each.name: each.inputs["data"] for each in run.of_type(":ConfigMap")} for run in (before, after)]
+    programs = [{each.name: each.inputs for each in run.of_type(":ConfigMap")} for run in (before, after)]
     assert programs[0]["stage-program"] != programs[1]["stage-program"]
     assert programs[0]["server-verifier"] != programs[1]["server-verifier"]
     assert server_pod(before) == server_pod(after)
