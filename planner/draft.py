@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from config.catalogue import Checkpoint, engine_facts, find_gpu
+from config.catalogue import Checkpoint, VendorName, engine_facts, find_gpu
 from config.errors import StackError
 from config.stack.file import checked_stack_name, stack_file
 from engines.registry import engine_of
@@ -62,7 +62,8 @@ def _nodes(best: Recommendation) -> Iterator[str]:
     yield from (f"      - <name of node {number}>" for number in range(1, request.nodes + 1))
     yield f"    gpu: {request.gpu}"
     yield f"    gpus_per_node: {request.gpus_per_node}"
-    yield '    # driver: "580" # of the nodes; checked against the CUDA version of the image'
+    if find_gpu(request.gpu or "").vendor.name is VendorName.NVIDIA:
+        yield '    # driver: "580" # of the nodes; checked against the CUDA version of the image'
     yield "    nvme_path: <where the nodes' NVMe is mounted>"
     if request.nodes > 1:
         yield "    # fabric: # between the nodes, see docs/multi-node.md"
@@ -98,7 +99,7 @@ def _engine(best: Recommendation) -> Iterator[str]:
     yield "  heavylift:engine:"
     yield f"    name: {request.engine}"
     yield f"    version: {facts.default_version}"
-    yield f"    image: {facts.image}"
+    yield f"    image: {facts.image[find_gpu(request.gpu or '').vendor.name]}"
     if "tensor_parallel" not in engine.missing_settings:
         yield f"    tensor_parallel: {layout.tp}"
     if "pipeline_parallel" not in engine.missing_settings and layout.pp > 1:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from components.cluster.facts import NodeFacts
-from config.catalogue import Gpu
+from config.catalogue import Gpu, gpus
 
 _PARTS = ("-SHARED", "-MIG-")
 """Parts of the product label of a time-shared GPU or a MIG slice."""
@@ -24,8 +24,14 @@ def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
             f"has GPUs that are shared or not whole ({', '.join(marks)}): expected whole ones; take the node out of "
             "that sharing, or name another in heavylift:nodes.names"
         )
-    elif product and not any(_is_of(product, label) for label in gpu.labels):
+    elif product and _nearest_label(product) not in gpu.labels:
         yield f"has GPUs of the kind {product}: expected {expected} (heavylift:nodes.gpu)"
+
+
+def _nearest_label(product: str) -> str | None:
+    """Returns the longest label of the catalogue that the product is of: NVIDIA-H20-3e is not an NVIDIA-H20."""
+    of = [label for gpu in gpus() for label in gpu.labels if _is_of(product, label)]
+    return max(of, key=len, default=None)
 
 
 def _is_of(product: str, label: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 
+from config.catalogue.gpu import VendorName
 from config.catalogue.reading import Fields, frozen, read
 from config.engine_name import EngineName
 
@@ -42,7 +43,8 @@ class EngineFacts:
     """One engine."""
 
     default_version: str
-    image: str
+    image: Mapping[VendorName, str]
+    """The image of the default version for each vendor's GPUs."""
     images: tuple[EngineImage, ...]
 
 
@@ -82,7 +84,7 @@ def engine_facts(engine: EngineName) -> EngineFacts:
     entry = read("engines.json")["engines"][engine]
     return EngineFacts(
         default_version=entry["default_version"],
-        image=entry["image"],
+        image={VendorName(vendor): image for vendor, image in entry["image"].items()},
         images=tuple(_image(image) for image in entry["images"]),
     )
 

@@ -55,9 +55,13 @@ class Gpu:
     smi_mib: int
     """Total memory as `nvidia-smi` prints it, in MiB."""
     torch_gib: float | None
-    """Total memory as torch reports it, in GiB: what vLLM multiplies. `None`: no log shows it."""
+    """Total memory as torch reports it, in GiB: what vLLM multiplies. None: not known."""
+    derived: str | None
+    """How `torch_gib` was derived if no log shows it."""
     compute_capability: tuple[int, int] | None
     """CUDA's; `None`: the GPU has no CUDA."""
+    gfx: str | None
+    """Architecture of an AMD GPU, such as `gfx942`."""
     data_center: bool
     """Whether CUDA's forward compatibility is supported."""
 
@@ -155,7 +159,9 @@ def _gpu(entry: Fields) -> Gpu:
         labels=tuple(entry["labels"]),
         smi_mib=entry["smi_mib"],
         torch_gib=entry["torch_gib"],
+        derived=entry.get("derived"),
         compute_capability=_capability(entry["compute_capability"]),
+        gfx=entry.get("gfx"),
         data_center=entry["data_center"],
     )
 

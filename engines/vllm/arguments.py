@@ -94,7 +94,7 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
 def vllm_environment(resolved: ResolvedRequest) -> tuple[tuple[str, str], ...]:
     """Environment of a resolved request, sorted by name."""
     environment = dict(resolved.model.serving.env)
-    if resolved.capability >= (10, 0):
+    if resolved.at_least((10, 0)):
         # The recipes' switches for FP4 experts are for GPUs that have FP4.
         environment |= dict(resolved.model.checkpoint.env)
     environment |= dict(resolved.compatibility.environment)

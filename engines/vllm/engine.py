@@ -9,7 +9,7 @@ from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
-from engines.finding import Finding, rejected, unknown
+from engines.finding import Finding, rejected
 from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
@@ -61,14 +61,7 @@ class Vllm:
         if request.gpu is None:
             fix = "Name one (nodes.gpu and nodes.gpus_per_node of a stack)."
             return plan_unknown_model(known, rejected("gpu_needed", "vLLM serves from GPUs, and no GPU is given.", fix))
-        gpu = find_gpu(request.gpu)
-        if gpu.compute_capability is None:
-            text = (
-                f"What vLLM takes on {gpu.title} is not known: its memory was compared with public logs of CUDA only."
-            )
-            why = unknown("gpu_vendor_not_known", text, "Measure it on the machine.")
-            return plan_unknown_model(known, why)
-        return plan_vllm(resolve(request, model, gpu))
+        return plan_vllm(resolve(request, model, find_gpu(request.gpu)))
 
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
         return plan_unknown_model(request, why)

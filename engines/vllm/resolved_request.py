@@ -37,13 +37,26 @@ class ResolvedRequest:
     model: ModelSpec
     gpu: Gpu
     version: Version
-    capability: tuple[int, int]
-    """Compute capability of the GPU."""
+    capability: tuple[int, int] | None
+    """Compute capability of the GPU. None: an AMD GPU."""
     layout: Layout
     kv_cache_dtype: str
     utilization: float
     batched_tokens: int
     sequences: int
+
+    def at_least(self, capability: tuple[int, int]) -> bool:
+        """Whether the GPU has CUDA and at least that compute capability."""
+        return self.capability is not None and self.capability >= capability
+
+    def below(self, capability: tuple[int, int]) -> bool:
+        """Whether the GPU has CUDA and a smaller compute capability."""
+        return self.capability is not None and self.capability < capability
+
+    @property
+    def generation(self) -> int | None:
+        """The first number of the compute capability. None: an AMD GPU."""
+        return self.capability[0] if self.capability else None
 
     @cached_property
     def backend(self) -> Backend | None:
@@ -94,10 +107,7 @@ class ResolvedRequest:
 
 
 def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
-    """The request with its defaults resolved. Raises ValueError for a version that cannot be read, and a GPU without
-    CUDA."""
-    if gpu.compute_capability is None:
-        raise ValueError(f"{gpu.title} has no compute capability: expected a GPU with CUDA")
+    """The request with its defaults resolved. Raises ValueError for a version that cannot be read."""
     version = Version.parse(request.engine_version or engine_facts(EngineName.VLLM).default_version)
     if request.language_model_only:
         model = model.without_vision()

@@ -19,6 +19,7 @@ PROFILES = Path(__file__).parent / "profiles.toml"
 KWOK = "kwok.x-k8s.io/node"
 READY_SECONDS = 120
 GPU = "nvidia.com/gpu"
+AMD_GPU = "amd.com/gpu"
 
 
 def profiles() -> dict[str, dict[str, Any]]:
@@ -35,15 +36,34 @@ def profile(name: str) -> dict[str, Any]:
 
 
 def labels(name: str, shape: dict[str, Any]) -> dict[str, str]:
-    """Returns the labels that the kubelet and GPU feature discovery would set."""
-    gpu = shape["gpu"]
-    compute_major, compute_minor = gpu["compute"].split(".")
-    driver_major, driver_minor, driver_revision = shape["driver"].split(".")
+    """Returns the labels that the kubelet and the labeller of the GPUs' vendor would set."""
+    of_gpus = _amd_labels(shape) if shape["gpu"].get("resource") == AMD_GPU else _nvidia_labels(shape)
     return {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "type": "kwok",
+        **of_gpus,
+        **shape.get("labels", {}),
+    }
+
+
+def _amd_labels(shape: dict[str, Any]) -> dict[str, str]:
+    """Returns the labels of AMD's node labeller (github.com/ROCm/k8s-device-plugin, cmd/k8s-node-labeller)."""
+    gpu = shape["gpu"]
+    return {
+        "amd.com/gpu.product-name": gpu["product"],
+        "amd.com/gpu.vram": f"{gpu['memory_mib'] // 1024 + 1}G",
+        "amd.com/gpu.driver-version": shape["driver"],
+    }
+
+
+def _nvidia_labels(shape: dict[str, Any]) -> dict[str, str]:
+    """Returns the labels of NVIDIA's GPU feature discovery."""
+    gpu = shape["gpu"]
+    compute_major, compute_minor = gpu["compute"].split(".")
+    driver_major, driver_minor, driver_revision = shape["driver"].split(".")
+    return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.product": gpu["product"],
         "nvidia.com/gpu.count": str(gpu["count"]),
@@ -54,14 +74,13 @@ def labels(name: str, shape: dict[str, Any]) -> dict[str, str]:
         "nvidia.com/cuda.driver-version.major": driver_major,
         "nvidia.com/cuda.driver-version.minor": driver_minor,
         "nvidia.com/cuda.driver-version.revision": driver_revision,
-        **shape.get("labels", {}),
     }
 
 
 def manifest(name: str, shape: dict[str, Any]) -> dict[str, Any]:
     """Returns the Node object, with its resources in the status, as a kubelet would report them."""
     resources = {"cpu": str(shape["cpus"]), "memory": shape["memory"], "pods": "110", "ephemeral-storage": "3Ti"}
-    resources[GPU] = str(shape["gpu"]["count"])
+    resources[shape["gpu"].get("resource", GPU)] = str(shape["gpu"]["count"])
     if fabric := shape.get("fabric"):
         resources[fabric["resource"]] = str(fabric["count"])
     return {

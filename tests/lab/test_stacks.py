@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from config.catalogue import find_gpu
 from config.engine_name import EngineName
 from config.stack.file import read_stack_file, stack_file
 from lab.project import Project
@@ -21,6 +22,7 @@ SERVER = "app.kubernetes.io/component=server"
 PROFILES = {
     "h200-gguf": "8xh200",
     "b200": "4xb200",
+    "mi300x": "8xmi300x",
     "llama-3-1-8b": "8xa100-40gb",
     "qwen3-5-35b": "8xa100-40gb",
     "qwen3-235b": "8xa100",
@@ -83,7 +85,8 @@ def test_a_stack_goes_up_on_a_node_of_its_shape(
     assert [pod["spec"]["nodeName"]] == stack.nodes.names
     assert {"type": "Ready", "status": "True"}.items() <= ready_condition(pod).items()
     assert engine["image"] == stack.engine.image
-    assert engine["resources"]["limits"]["nvidia.com/gpu"] == str(stack.nodes.gpus_per_node)
+    resource = find_gpu(stack.nodes.gpu or "").vendor.resource
+    assert engine["resources"]["limits"][resource] == str(stack.nodes.gpus_per_node)
     arguments = " ".join(engine["args"])
     if stack.nodes.driver == "570":
         assert {"name": "VLLM_ENABLE_CUDA_COMPATIBILITY", "value": "1"} in engine["env"]

@@ -1,6 +1,6 @@
 """The attention backend that vLLM chooses, and the block size of its KV cache.
 
-From `vllm/platforms/cuda.py` (0.33.0): priorities by compute capability, backends that take the
+From `vllm/platforms/cuda.py` and `rocm.py` (0.33.0): priorities by compute capability, backends that take the
 cache's type first. A model with sparse attention cannot be served on a GPU without a backend for it.
 """
 
@@ -32,6 +32,7 @@ _GROUPED_TYPES = (
     *_SIXTEEN_BITS, *_FP8, "fp8_e5m2", "int4_per_token_head", "int8_per_token_head", "fp8_per_token_head",
     "turboquant_k8v4", "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "nvfp4", "nvfp4_4over6",
 )  # fmt: skip
+_AMD_GROUPED_TYPES = (*_SIXTEEN_BITS, *_FP8, "fp8_e5m2")
 _SPARSE_TYPES = {
     9: (*_SIXTEEN_BITS, *_FP8, "fp8_ds_mla"),
     10: (*_SIXTEEN_BITS, *_FP8, "fp8_ds_mla", "nvfp4_ds_mla"),
@@ -39,12 +40,14 @@ _SPARSE_TYPES = {
 }
 
 
-def cache_types(shape: Shape, capability: tuple[int, int]) -> tuple[str, ...]:
-    """The cache types that a backend for that attention on NVIDIA GPUs takes.
+def cache_types(shape: Shape, capability: tuple[int, int] | None) -> tuple[str, ...]:
+    """The cache types that a backend for that attention takes. No capability: an AMD GPU.
 
-    From `supported_kv_cache_dtypes` of the backends that `vllm/platforms/cuda.py` chooses among (0.33.0). vLLM's flag
-    takes more: those of other vendors' GPUs and of other attentions.
+    From `supported_kv_cache_dtypes` of the backends that `vllm/platforms/cuda.py` and `rocm.py` choose among (0.33.0).
+    vLLM's flag takes more: those of other attentions.
     """
+    if capability is None:
+        return (*_SIXTEEN_BITS, *_FP8) if isinstance(shape.attention, LatentAttention) else _AMD_GROUPED_TYPES
     if not isinstance(shape.attention, LatentAttention):
         return _GROUPED_TYPES
     if shape.attention.indexer:
@@ -52,13 +55,25 @@ def cache_types(shape: Shape, capability: tuple[int, int]) -> tuple[str, ...]:
     return (*_SIXTEEN_BITS, *_FP8)
 
 
-def attention_backend(shape: Shape, capability: tuple[int, int], *, fp8: bool, dcp: int) -> Backend | None:
-    """The backend for a model on a GPU of that compute capability. `None`: vLLM has none."""
+def attention_backend(shape: Shape, capability: tuple[int, int] | None, *, fp8: bool, dcp: int) -> Backend | None:
+    """The backend for a model on a GPU of that compute capability, or on an AMD GPU if there is none.
+
+    Returns None if vLLM has no backend, or none that is known.
+    """
+    if capability is None:
+        return _on_amd(shape)
     if not isinstance(shape.attention, LatentAttention):
         return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK, latent=False)
     if shape.attention.indexer:
         return _sparse(capability, fp8=fp8)
     return _latent(shape.attention, capability, fp8=fp8, dcp=dcp)
+
+
+def _on_amd(shape: Shape) -> Backend | None:
+    """The backend without AITER, which is off by default. AITER's dense kernels take the same blocks."""
+    if not isinstance(shape.attention, LatentAttention):
+        return Backend("ROCM_ATTN", DEFAULT_BLOCK, latent=False)
+    return None if shape.attention.indexer else Backend("TRITON_MLA", DEFAULT_BLOCK)
 
 
 def _sparse(capability: tuple[int, int], *, fp8: bool) -> Backend | None:

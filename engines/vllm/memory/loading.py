@@ -67,14 +67,14 @@ def _deep_states(resolved: ResolvedRequest) -> float:
 
 def _packed_scales(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
     """Scales of block FP8 on compute capability 10.x, where its linear kernels take them row by row."""
-    if resolved.capability[0] != 10:
+    if resolved.generation != 10:
         return 0.0
     return _linear_bytes(resolved, tensors, FP8_BLOCK) * _PACKED_SHARE
 
 
 def _zero_points(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
     """Zero points of AWQ on compute capability 9.x, where its linear kernel takes 16 bits for each instead of four."""
-    if resolved.capability[0] != 9 or resolved.model.quantization.method != "awq":
+    if resolved.generation != 9 or resolved.model.quantization.method != "awq":
         return 0.0
     made = 0.0
     for scheme in {scheme for _, scheme in resolved.model.quantization.schemes if scheme.group}:

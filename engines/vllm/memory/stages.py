@@ -156,7 +156,7 @@ def _stage(
 def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload:
     shape, experts = resolved.model.shape, resolved.model.shape.experts
     block_fp8 = resolved.model.expert_scheme is FP8_BLOCK
-    aligned = experts is not None and block_fp8 and resolved.capability >= (9, 0)
+    aligned = experts is not None and block_fp8 and resolved.at_least((9, 0))
     return Workload(
         tp=resolved.layout.tp,
         pp=resolved.layout.pp,

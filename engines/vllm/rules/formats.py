@@ -35,7 +35,7 @@ def check_formats(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 def needs_weight_only_experts(resolved: ResolvedRequest) -> bool:
     """Whether the experts must be told to use weight-only kernels: block FP8 on a GPU without FP8."""
-    return _has_fp8_experts(resolved) and resolved.capability < FP8_CAPABILITY
+    return _has_fp8_experts(resolved) and resolved.below(FP8_CAPABILITY)
 
 
 def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -60,7 +60,14 @@ def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
-    if resolved.backend is None:
+    if resolved.backend is None and resolved.capability is None:
+        yield unknown(
+            "sparse_attention_on_amd",
+            f"{resolved.model.name} has sparse latent attention, which vLLM serves on AMD GPUs with AITER's kernels "
+            "only (VLLM_ROCM_USE_AITER=1); what they take is not known.",
+            "Measure it on the machine itself.",
+        )
+    elif resolved.backend is None:
         yield rejected(
             "no_attention_backend",
             f"{resolved.model.name} has sparse latent attention, for which vLLM has backends on compute capability "
@@ -92,7 +99,7 @@ def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
     if dtype not in ELEMENT_BYTES and not (latent and dtype in LATENT_ONLY):
         message = f"The size of a token in kv_cache_dtype {dtype!r} with this attention is not known."
         yield unknown("cache_type_without_formula", message, "Use fp8, or remove kv_cache_dtype.")
-    elif is_fp8(dtype) and resolved.capability < FP8_CAPABILITY:
+    elif is_fp8(dtype) and resolved.below(FP8_CAPABILITY):
         yield unknown(
             "cache_type_on_old_gpu",
             f"Whether the attention backend supports an fp8 cache is not known: {capability_of(resolved)}, and fp8 "
@@ -102,8 +109,11 @@ def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
-    name, capability, gpu = resolved.model.name, resolved.capability, capability_of(resolved)
-    if resolved.model.is_stored_as("nvfp4") and capability < _FP4_CAPABILITY:
+    if resolved.capability is None:
+        yield from _weights_on_amd(resolved)
+        return
+    name, gpu = resolved.model.name, capability_of(resolved)
+    if resolved.model.is_stored_as("nvfp4") and resolved.below(_FP4_CAPABILITY):
         rule = release_rule("nvfp4_before_10", resolved.version)
         yield from by_release(
             rule,
@@ -112,7 +122,7 @@ def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"{name} is NVFP4 and {gpu}: vLLM runs it weight-only (Marlin). This saves memory but no "
             "time, because FP4 arithmetic needs 10.0.",
         )
-    if _has_fp8_experts(resolved) and capability < FP8_CAPABILITY:
+    if _has_fp8_experts(resolved) and resolved.below(FP8_CAPABILITY):
         rule = release_rule("fp8_experts_before_8.9", resolved.version)
         yield from by_release(
             rule,
@@ -121,13 +131,24 @@ def _weights(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"{name} has FP8 experts and {gpu}: they run weight-only (--moe-backend marlin). This "
             "saves memory but no time.",
         )
-    elif resolved.model.is_stored_as("fp8") and capability < FP8_CAPABILITY:
+    elif resolved.model.is_stored_as("fp8") and resolved.below(FP8_CAPABILITY):
         yield warning(
             "fp8_weight_only",
             f"{name} is FP8 and {gpu}: it runs weight-only. This saves memory but no time.",
         )
-    if capability < _WEIGHT_ONLY_CAPABILITY:
+    if resolved.below(_WEIGHT_ONLY_CAPABILITY):
         yield rejected("gpu_too_old", f"{gpu}: vLLM's kernels need 7.5.", "Use a newer GPU.")
+
+
+def _weights_on_amd(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """What vLLM does to formats that AMD's GPUs do not compute with (fused_moe/oracle/nvfp4.py, 0.33.0)."""
+    if resolved.model.is_stored_as("nvfp4"):
+        yield unknown(
+            "nvfp4_on_amd",
+            f"{resolved.model.name} is NVFP4 and {capability_of(resolved)}: vLLM emulates it there, and what that "
+            "takes is not known.",
+            "Use an FP8, INT4 or MXFP4 checkpoint.",
+        )
 
 
 def _has_fp8_experts(resolved: ResolvedRequest) -> bool:
@@ -135,6 +156,8 @@ def _has_fp8_experts(resolved: ResolvedRequest) -> bool:
 
 
 def capability_of(resolved: ResolvedRequest) -> str:
-    """The GPU's compute capability, for messages."""
+    """The GPU's compute capability, or its architecture, for messages."""
+    if resolved.capability is None:
+        return f"{resolved.gpu.title} is {resolved.gpu.gfx}"
     major, minor = resolved.capability
     return f"{resolved.gpu.title} has compute capability {major}.{minor}"

@@ -24,6 +24,14 @@ def check_known(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"Model type {resolved.model.family.config.get('model_type')!r} has not been compared with the engine: "
             "its cache follows from the fields of its config.json.",
         )
+    if resolved.gpu.derived:
+        yield warning("gpu_memory_derived", f"The memory of {resolved.gpu.title} is derived {resolved.gpu.derived}.")
+    if resolved.gpu.gfx:
+        yield warning(
+            "gpu_hardly_measured",
+            f"What vLLM takes beside weights and cache on {resolved.gpu.title} is counted as on NVIDIA's GPUs: three "
+            "public logs of AMD GPUs agree (docs/accuracy.md).",
+        )
     if resolved.gpu.memory_bytes is None:
         title = resolved.gpu.title
         message = f"No public log shows the memory that torch reports for {title}; nvidia-smi shows more."

@@ -34,7 +34,7 @@ def _expert_width(resolved: ResolvedRequest) -> Iterator[Finding]:
         refined = gcd(128, experts.width // tp, resolved.model.shape.hidden)
         if refined < _SMALLEST_REFINED_BLOCK:
             yield rejected("expert_width_not_in_blocks", message)
-        elif rule.standing is Standing.WORKS and resolved.capability < FP8_CAPABILITY:
+        elif rule.standing is Standing.WORKS and resolved.below(FP8_CAPABILITY):
             yield unknown(
                 "expert_width_not_in_blocks",
                 f"{resolved.model.name}: {cut}. Only Triton kernels, which need FP8 arithmetic, support finer blocks; "

@@ -66,7 +66,7 @@ _STARTS: tuple[_Changes, ...] = (
 
 _VALUES: dict[tuple[str, str], list[Any]] = {
     ("nodes", "names"): [0, 1, 2, 3, 4],
-    ("nodes", "gpu"): [None, "h100", "h200", "b200", "h100-pcie"],
+    ("nodes", "gpu"): [None, "h100", "h200", "b200", "h100-pcie", "mi300x"],
     ("nodes", "gpus_per_node"): [None, 1, 4, 8],
     ("nodes", "driver"): [None, "580.95.05", "535"],
     ("nodes", "fabric"): [None, {"kind": "infiniband", "resource": "rdma/ib", "count": 8}],

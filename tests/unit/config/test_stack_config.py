@@ -321,7 +321,7 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     [
         (
             {"nodes": {"names": ["a"], "gpu": "h2000", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
-            "heavylift:nodes.gpu: GPU 'h2000' is not in the catalogue: expected one of h200, h100, b200; another "
+            "heavylift:nodes.gpu: GPU 'h2000' is not in the catalogue: expected one of h200, h20, h800; another "
             "one is a row in config/data/gpus.json",
         ),
         (

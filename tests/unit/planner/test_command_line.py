@@ -39,7 +39,6 @@ _KIMI = ("fit", "--model", "kimi-k2.5")
         (("recommend", "--gpu", "h200"), 0),
         (("recommend", "--quality", "frontier", "--budget", "1"), 1),
         (("recommend", "--gpu", "h201"), 2),
-        (("recommend", "--gpu", "h100-pcie"), 2),
         (("recommend", "--budget", "nan"), 2),
         (("recommend", "--nodes", "0"), 2),
         ((*_KIMI, "--gpu", "h200", "--svg", "/no/such/directory/plan.svg"), 2),

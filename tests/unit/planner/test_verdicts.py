@@ -1,10 +1,12 @@
 """Verdicts on the requests that the project promises to judge, and the faults of a request."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from config.catalogue import find_gpu, gpu
 from config.checkpoint.quantization import FP8_BLOCK, read_quantization
 from planner import FitRequest, fit
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
@@ -85,7 +87,7 @@ def test_values_that_mean_nothing_come_at_once_with_key_value_and_expectation() 
     planned = plan("kimi-k2.5", "h201", nodes=0, gpu_memory_utilization=2.0, engine_version="new")
     assert planned.verdict == "rejected"
     assert codes(planned) == {"value_not_valid"}
-    for words in ("'h201'", "nodes: 0", "2.0", "'new'", "expected one of h200"):
+    for words in ("'h201'", "nodes: 0", "2.0", "'new'", "expected one of h20"):
         assert words in texts(planned)
 
 
@@ -105,7 +107,9 @@ def test_a_checkpoint_whose_quantisation_was_not_seen_is_unknown() -> None:
     assert planned.per_gpu is None or planned.per_gpu.weights_gib is None
 
 
-def test_a_gpu_whose_memory_no_log_shows_is_unknown() -> None:
+def test_a_gpu_whose_memory_is_not_known_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    unmeasured = replace(find_gpu("h100-pcie"), torch_gib=None, derived=None)
+    monkeypatch.setitem(gpu._gpus_by_name(), "h100-pcie", unmeasured)
     assert codes(plan("llama-3.1-8b", "h100-pcie", gpus_per_node=1)) == {"gpu_memory_not_known"}
 
 
