@@ -13,6 +13,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"config", "stager"},
     "planner": {"engines", "config", "stager"},
     "components": {"planner", "engines", "config", "stager"},
+    "review": {"planner", "engines", "config", "stager"},
 }
 """What each package may import of the others. Nothing imports `components` but the programs."""
 PROJECT = {*MAY_IMPORT, "lab", "tests", "bench", "examples"}

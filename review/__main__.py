@@ -1,0 +1,86 @@
+"""Command line of the report: `python -m review plan --base REF`.
+
+Exit status: 0 every stack that changes fits, 1 one is rejected or invalid, 2 no report, 3 one is unknown.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import TextIOWrapper
+from signal import SIG_DFL, SIGPIPE, signal
+
+from review.change import Report, compare
+from review.checkout import ReviewError, commit_of, extracted_base, has_changes, plan_base, plan_working_tree
+from review.markdown import markdown
+from review.terminal import as_json, terminal
+
+_FORMATS = {"markdown": markdown, "json": as_json, "terminal": terminal}
+_SHORT = 7
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        report = planned_report(options.base)
+    except ReviewError as error:
+        print(f"review plan: {error}", file=sys.stderr)
+        return 2
+    _print(report, options)
+    return status(report)
+
+
+def planned_report(base: str) -> Report:
+    """The report of the working tree in the current directory. Raises ReviewError."""
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(plan_working_tree)
+        with extracted_base(base) as extracted:
+            before, fault = plan_base(extracted.root)
+        after = planning.result()
+    stacks, unchanged = compare(before, after)
+    head = commit_of("HEAD")[:_SHORT]
+    return Report(
+        base=extracted.commit[:_SHORT],
+        head=f"{head} with uncommitted changes" if has_changes() else head,
+        stacks=stacks,
+        unchanged=unchanged,
+        notes=[*([extracted.note] if extracted.note else []), *([f"before: {fault}"] if fault else [])],
+    )
+
+
+def status(report: Report) -> int:
+    """The exit status that follows from the verdicts of what changes."""
+    if report.verdicts & {"rejected", "invalid"}:
+        return 1
+    return 3 if "unknown" in report.verdicts else 0
+
+
+def _print(report: Report, options: Namespace) -> None:
+    text = _FORMATS[options.format](report)
+    if text:
+        print(text.rstrip("\n"))
+
+
+def _parser() -> ArgumentParser:
+    top = ArgumentParser(
+        prog="python -m review", description="What a change of stack files means. Run it in the program's directory."
+    )
+    commands = top.add_subparsers(required=True, metavar="plan")
+    planning = commands.add_parser(
+        "plan",
+        help="compare the plans of all stacks with those of another commit; needs no secret, no state and no cluster",
+    )
+    planning.add_argument("--base", required=True, metavar="REF", help="branch, tag or commit to compare with")
+    planning.add_argument("--format", choices=tuple(_FORMATS), default="terminal", help="default: terminal")
+    return top
+
+
+if __name__ == "__main__":
+    # A closed pipe ends the program silently; characters that the terminal cannot print are replaced.
+    signal(SIGPIPE, SIG_DFL)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    sys.exit(main())
