@@ -86,7 +86,7 @@ CASES: Mapping[str, tuple[Files, Files]] = {
     "hostile-file-name": (
         {},
         {
-            HOSTILE: H200.replace("gpu: h200", 'gpu: "@team [x](https://example.com) <b> | #1"'),
+            HOSTILE: H200.replace('driver: "580"', 'driver: "@team [x](https://example.com) <b> | #1"'),
             "examples/Pulumi.fine.yaml": shipped("b200"),
         },
     ),
