@@ -23,6 +23,7 @@ served = ServedModel(
         "weights": stack.sections["weights"],
         "stage": stack.sections["stage"],
         "engine": stack.sections["engine"],
+        "security": stack.sections.get("security", {}),
         "namespace": stack.config.cluster.namespace,
         "create_namespace": True,
         "kubeconfig": kubeconfig,

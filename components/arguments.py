@@ -8,9 +8,10 @@ from pydantic import ValidationError, create_model
 
 from config.engine_name import EngineName
 from config.errors import sentences
-from config.stack import arguments, sections
+from config.stack import arguments
+from config.stack.fields import Section
 
-AnySection = TypeVar("AnySection", bound=sections.Section)
+AnySection = TypeVar("AnySection", bound=Section)
 Arguments = TypeVar("Arguments")
 
 

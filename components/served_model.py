@@ -38,6 +38,8 @@ class ServedModelArgs(TypedDict):
     """The Job that downloads and verifies the weights."""
     engine: arguments.Engine
     """The inference server."""
+    security: NotRequired[arguments.Security]
+    """User and group of the Jobs. Unset: user 2000, or the image's own for weights of kind `host-path`."""
     namespace: pulumi.Input[str]
     """Namespace of all objects. If it is another resource's output, the component adopts no existing objects."""
     create_namespace: NotRequired[bool]
@@ -126,7 +128,8 @@ class ServedModel(pulumi.ComponentResource):
         """Returns the sections as in a stack file."""
         args = self._args
         return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
-            "nodes": args.get("nodes", {})
+            "nodes": args.get("nodes", {}),
+            "security": args.get("security", {}),
         }
 
     def _part(self, part: str) -> str:
@@ -213,6 +216,7 @@ class ServedModel(pulumi.ComponentResource):
                 "environment": stage.environment,
                 "secret": stage.secret,
                 "service_account": stage.service_account,
+                "security": self._args.get("security", {}),
                 "hub_token": self._args.get("hub_token"),
                 "owner": self._service_name,
                 "deadline_seconds": limits.stage_deadline_seconds,
@@ -265,6 +269,7 @@ class ServedModel(pulumi.ComponentResource):
                 "image": self._planned.stack.stage.image,
                 "program": stage.program,
                 "owner": stage.owner,
+                "security": self._args.get("security", {}),
             },
             self._within(after),
         )

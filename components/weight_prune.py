@@ -10,14 +10,16 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 
-from components.arguments import Placement, WeightSource, whole_numbers
+from components.arguments import Placement, WeightSource, read_section, whole_numbers
+from components.pods.jobs.stager_job import FIXED_FIELDS, RUN_STAGER, StagerJob, job_name
 from components.pods.labels import labels
 from components.pods.names import stack_name
 from components.pods.placement import PodPlacement
+from components.pods.security import JobSecurity
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
-from components.pods.stager_job import FIXED_FIELDS, RUN_STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
+from config.stack.security import Security
 
 _DEADLINE_SECONDS = 3600
 """Removal takes seconds to minutes. The rest allows for another stager's lease on a directory."""
@@ -46,6 +48,8 @@ class WeightPruneArgs(TypedDict):
     """Image with Python 3.11 or newer, such as `python:3.12-slim`."""
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager: `WeightStage.program`."""
+    security: NotRequired[arguments.Security]
+    """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
     owner: pulumi.Input[str]
     """Owner whose revisions are removed: `WeightStage.owner`. Other owners' revisions stay."""
 
@@ -68,7 +72,8 @@ class WeightPrune(pulumi.ComponentResource):
 
     def _job(self, volume: PlacedVolume) -> Job:
         args = self._args
-        job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"])
+        security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volume)
+        job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"], security)
         container = job.container("prune", [*RUN_STAGER, "prune", *self._arguments()], resources=_RESOURCES)
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),

@@ -12,36 +12,27 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
-from components.arguments import Placement, WeightSource, whole_numbers
+from components.arguments import Placement, WeightSource, read_section, whole_numbers
 from components.cluster.api import cluster_api
-from components.in_pod.packaging import INSTALLER, stager_archive, stager_texts
+from components.in_pod.packaging import stager_archive, stager_texts
+from components.pods.jobs.stage_fleet import StageFleet
+from components.pods.jobs.stage_pod import LOCK_FILE, TOKEN_KEY, StagePod
+from components.pods.jobs.stager_job import FIXED_FIELDS, StagerJob, job_name
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
-from components.pods.stage_fleet import StageFleet
+from components.pods.security import JobSecurity
 from components.pods.staged_weights import StagedWeights
-from components.pods.stager_job import FIXED_FIELDS, RUN_STAGER, STAGER, StagerJob, job_name
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from components.rollout import stage_watch
 from components.rollout.server_watch import AWAITED_HERE
 from components.rollout.stage_watch import StageJobs
 from config.stack import arguments
+from config.stack.security import Security
 from planner.time_limits import PULUMI_GRACE_SECONDS
-from stager.manifest import OWN_DIRECTORY
-
-_PACKAGES = "packages"
-_PACKAGES_MOUNT = "/packages"
-_LOCK_FILE = "weights.lock.json"
-_TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
 
 _DEADLINE_SECONDS = 24 * 3600
 """Default for callers without a plan: 1 TB per day is 12 MB/s. A Job without a deadline could run forever."""
-
-_RESOURCES = {
-    "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
-    "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
-}
-"""The stager's buffers do not grow with the size of the model. The requirements use the ephemeral storage."""
 
 
 class WeightStageArgs(TypedDict):
@@ -75,6 +66,8 @@ class WeightStageArgs(TypedDict):
     service_account: NotRequired[pulumi.Input[str] | None]
     """Service account of the Job, for clouds that grant it access to a mirror. Unset: the namespace's default account,
     without its token."""
+    security: NotRequired[arguments.Security]
+    """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
     owner: NotRequired[str | None]
@@ -112,11 +105,7 @@ class WeightStage(pulumi.ComponentResource):
         super().__init__("heavylift:index:WeightStage", name, {}, opts)
         self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
         self._program = self._program_map()
-        self._token = self._token_secret()
-        self._fleet = self._fleet_of(volumes)
-        self._stager = StagerJob(
-            stack_name(), name, self._args["image"], self._placement, self._program.metadata["name"]
-        )
+        self._pod = self._pod_of(volumes)
         self._staged = self._awaited([self._job(volume) for volume in volumes])
         self.directory = self._staged.apply(lambda _: self._weights.directory)
         self.digest = pulumi.Output.from_input(self._weights.digest)
@@ -135,9 +124,28 @@ class WeightStage(pulumi.ComponentResource):
         return ConfigMap(
             f"{self._name}-program",
             metadata=self._metadata(),
-            data=stager_texts() | ({_LOCK_FILE: lock} if lock else {}),
+            data=stager_texts() | ({LOCK_FILE: lock} if lock else {}),
             binary_data=stager_archive(),
             opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _pod_of(self, volumes: Sequence[PlacedVolume]) -> StagePod:
+        args, token = self._args, self._token_secret()
+        security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volumes[0])
+        program = self._program.metadata["name"]
+        return StagePod(
+            job=StagerJob(stack_name(), self._name, args["image"], self._placement, program, security),
+            weights=self._weights,
+            owner=self.owner,
+            has_lock=bool(args.get("lock")),
+            token=token.metadata["name"] if token else None,
+            secret=args.get("secret"),
+            service_account=args.get("service_account"),
+            sources=args.get("sources") or ["hub"],
+            streams=args.get("streams"),
+            native_xet=args.get("native_xet") or False,
+            environment=args.get("environment") or {},
+            fleet=self._fleet_of(volumes),
         )
 
     def _fleet_of(self, volumes: Sequence[PlacedVolume]) -> StageFleet | None:
@@ -157,7 +165,7 @@ class WeightStage(pulumi.ComponentResource):
         return Secret(
             f"{self._name}-hub-token",
             metadata=self._metadata(),
-            string_data={_TOKEN_KEY: pulumi.Output.secret(token)},
+            string_data={TOKEN_KEY: pulumi.Output.secret(token)},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -168,7 +176,7 @@ class WeightStage(pulumi.ComponentResource):
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata() | {"annotations": annotations},
-            spec=self._stager.spec(deadline, self._pod(volume), volume.nodes, watched=watched),
+            spec=self._pod.job.spec(deadline, self._pod.spec(volume), volume.nodes, watched=watched),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
@@ -204,76 +212,6 @@ class WeightStage(pulumi.ComponentResource):
 
     def _say(self, words: str, fleeting: bool) -> None:
         pulumi.info(words, self, ephemeral=fleeting)
-
-    def _pod(self, volume: PlacedVolume) -> dict[str, Any]:
-        pod = self._stager.pod(
-            volume,
-            self._stage_container(volume),
-            init_containers=[self._requirements_container()],
-            scratch=[_PACKAGES],
-            service_account=self._args.get("service_account"),
-        )
-        return pod | self._fleet.pod(volume) if self._fleet else pod
-
-    def _requirements_container(self) -> dict[str, Any]:
-        return self._stager.container(
-            "requirements",
-            ["python3", f"{STAGER}/{INSTALLER}", _PACKAGES_MOUNT],
-            resources=_RESOURCES,
-            environment=self._environment(),
-            scratch={_PACKAGES: _PACKAGES_MOUNT},
-            weights=False,
-        )
-
-    def _stage_container(self, volume: PlacedVolume) -> dict[str, Any]:
-        container = self._stager.container(
-            "stage",
-            [*RUN_STAGER, "stage", *self._arguments(), *self._fleet_arguments(volume)],
-            resources=_RESOURCES,
-            environment=self._environment(),
-            scratch={_PACKAGES: _PACKAGES_MOUNT},
-        )
-        secret = self._args.get("secret")
-        return {
-            **container,
-            "env": [*container["env"], *self._token_environment(), *(self._fleet.environment if self._fleet else [])],
-            **({"ports": self._fleet.ports} if self._fleet else {}),
-            **({} if secret is None else {"env_from": [{"secret_ref": {"name": secret}}]}),
-        }
-
-    def _arguments(self) -> list[pulumi.Input[str]]:
-        args, model = self._args, self._weights.model
-        directory = self._weights.directory
-        return [
-            *("--directory", directory, "--repository", model.repository, "--revision", model.revision),
-            pulumi.Output.concat("--user=", self.owner),
-            *(f"--include={pattern}" for pattern in model.include),
-            *(f"--source={source}" for source in args.get("sources") or ["hub"]),
-            *([f"--streams={args['streams']}"] if args.get("streams") else []),
-            *(["--native-xet"] if args.get("native_xet") else []),
-            *(["--allow-unpinned"] if model.allow_unpinned else []),
-            *([f"--lock={STAGER}/{_LOCK_FILE}"] if args.get("lock") else []),
-        ]
-
-    def _fleet_arguments(self, volume: PlacedVolume) -> list[pulumi.Input[str]]:
-        return self._fleet.arguments(volume) if self._fleet else []
-
-    def _environment(self) -> dict[str, pulumi.Input[str]]:
-        """Returns the environment of both containers. The caller's environment takes precedence."""
-        return {
-            "HF_HOME": f"{self._weights.directory}/{OWN_DIRECTORY}/hub",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "PYTHONPATH": _PACKAGES_MOUNT,
-            # By default, Xet's client caches chunks of its downloads on the volume of the weights.
-            **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self._args.get("native_xet") else {}),
-            **(self._args.get("environment") or {}),
-        }
-
-    def _token_environment(self) -> list[dict[str, Any]]:
-        if self._token is None:
-            return []
-        reference = {"name": self._token.metadata["name"], "key": _TOKEN_KEY}
-        return [{"name": _TOKEN_KEY, "value_from": {"secret_key_ref": reference}}]
 
     def _metadata(self) -> dict[str, Any]:
         return {"namespace": self._args["namespace"], "labels": labels(stack_name(), self._name)}

@@ -22,7 +22,7 @@ _MEANING = {
     errno.ENOSPC: "the volume is full; make room and run again, it goes on where it stopped",
     errno.EDQUOT: "the quota is used up; raise it and run again, it goes on where it stopped",
     errno.EROFS: "the volume is mounted read-only; the stager needs it writable",
-    errno.EACCES: "no permission to write; give the stager's user this directory (or run it as the owner)",
+    errno.EACCES: "no permission to write; give it to the stager's user, or run as its owner (heavylift:security.user)",
     errno.EPERM: "the volume does not permit this operation",
     errno.EEXIST: "is no directory; move it away",
     errno.ENOTDIR: "lies below something that is no directory",

@@ -217,6 +217,18 @@ class Engine(TypedDict):
     """Additional arguments of the engine, passed on unchanged."""
 
 
+class Security(TypedDict):
+    """The user and group of the Jobs that stage and prune weights."""
+
+    user: NotRequired[int]
+    """Numeric user of the Jobs' pods. A user other than 0 gets what Pod Security level `restricted` requires. 0: root,
+    for storage that only root can write. Unset: 2000; for `weights.kind: host-path` the image's own, which is usually
+    root, as the nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
+    group: NotRequired[int]
+    """Numeric group of the Jobs' pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that.
+    Unset: the number of the user."""
+
+
 class StackConfig(TypedDict):
     """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
 
@@ -232,3 +244,5 @@ class StackConfig(TypedDict):
     """The Job that downloads and verifies the weights."""
     engine: Engine
     """The inference server."""
+    security: NotRequired[Security]
+    """The user of the Jobs' pods."""

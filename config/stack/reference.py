@@ -7,13 +7,14 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from config.stack.fields import Section
 from config.stack.file import HUB_TOKEN, NAMESPACE
 from config.stack.overrides import KEYS
-from config.stack.sections import Fabric, Section, StackConfig, Taint
+from config.stack.sections import Fabric, StackConfig, Taint
 
 _OPENING = """# Configuration
 
-Every key of a `Pulumi.<stack>.yaml` file. This page is made by `make schema` from `config/stack.py`.
+Every key of a `Pulumi.<stack>.yaml` file. This page is made by `make schema` from `config/stack/`.
 Unknown keys are refused, and all faults of a file come in one message, each with its key, its value and what was
 expected. A `# yaml-language-server` line at the top of a stack file lets an editor complete and check the keys.
 """

@@ -6,59 +6,32 @@ was expected. Does not import Pulumi, so that the planner and the JSON schema ca
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    Strict,
-    StrictBool,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, Strict, StrictBool, ValidationError, ValidationInfo, field_validator
 
 from config.bandwidth import Bandwidth
 from config.catalogue import NotInCatalogueError, find_gpu
 from config.engine_name import EngineName
 from config.errors import StackError, sentences
-from config.matching import Checking, Matching
 from config.quantity import Quantity
-from stager.listing import FULL_COMMIT, REPOSITORY
-from stager.source_name import SOURCES, is_source
+from config.stack.fields import (
+    AbsolutePath,
+    AnySection,
+    Attachment,
+    Count,
+    Device,
+    DnsLabel,
+    DriverVersion,
+    NodeName,
+    Repository,
+    Section,
+    Source,
+    Text,
+)
+from config.stack.security import Security
+from stager.listing import FULL_COMMIT
 from stager.streams import MOST_STREAMS
-
-Count = Annotated[int, Strict(), Field(gt=0)]
-"""A whole number above 0. Strict: strings are not coerced."""
-
-Text = Annotated[str, Matching(r"\S(.*\S)?", "text that neither is empty nor begins or ends with a space")]
-DnsLabel = Annotated[
-    str, Matching(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "at most 63 lower-case letters, digits and inner hyphens")
-]
-NodeName = Annotated[
-    str, Matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the node's name as `kubectl get nodes` prints it")
-]
-AbsolutePath = Annotated[str, Matching(r"/[\w.@+-]+(/[\w.@+-]+)*", "an absolute path such as /mnt/nvme")]
-Repository = Annotated[str, Matching(REPOSITORY.pattern, "owner/name, such as moonshotai/Kimi-K2.5")]
-Device = Annotated[str, Matching(r"[\w.-]+", "a device's name without spaces, such as mlx5_0 or eth0")]
-Attachment = Annotated[
-    str,
-    Matching(
-        r"([a-z0-9-]+/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "a NetworkAttachmentDefinition, as name or namespace/name"
-    ),
-]
-Source = Annotated[str, Checking(is_source, SOURCES)]
-DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
-
-
-class Section(BaseModel):
-    """One object of the stack file: frozen; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
-
-
-AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Cluster(Section):
@@ -392,6 +365,8 @@ class StackConfig(Section):
     """The Job that downloads and verifies the weights."""
     engine: Engine
     """The inference server."""
+    security: Security = Security()
+    """The user of the Jobs' pods."""
 
     @classmethod
     def parse(cls, sections: Mapping[str, Any]) -> Self:
@@ -432,6 +407,9 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     nodes = _sound(Nodes, sections.get("nodes", {}))
     weights = _sound(Weights, sections.get("weights"))
     stage = _sound(Stage, sections.get("stage"))
+    security = _sound(Security, sections.get("security", {}))
+    if security and weights:
+        yield from _security_contradictions(security, weights)
     if nodes:
         yield from _gpu_contradictions(nodes)
         yield from _fabric_contradictions(nodes.fabric)
@@ -500,6 +478,14 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"
+        )
+
+
+def _security_contradictions(security: Security, weights: Weights) -> Iterator[str]:
+    if weights.kind is WeightsKind.HOST_PATH and security.group is not None and security.user is None:
+        yield (
+            f"heavylift:security.group: {security.group} has no meaning for kind host-path without a user: expected "
+            "heavylift:security.user too, or neither"
         )
 
 

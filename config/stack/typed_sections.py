@@ -11,7 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from config.stack.sections import Section, StackConfig
+from config.stack.fields import Section
+from config.stack.sections import StackConfig
 
 ARGUMENTS_FILE = Path(__file__).parent / "arguments.py"
 

@@ -6,7 +6,7 @@ import pulumi
 import pytest
 
 from components.arguments import Placement
-from components.pods.stage_fleet import PORT
+from components.pods.jobs.stage_fleet import PORT
 from stager.command_line import membership, parser
 from tests.recording_engine import Recording
 from tests.unit.components.test_weight_stage import staged

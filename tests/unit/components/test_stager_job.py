@@ -2,7 +2,7 @@
 
 import re
 
-from components.pods.stager_job import job_name
+from components.pods.jobs.stager_job import job_name
 
 DIGEST = "669cddc777e743fa"
 LONGEST = 63

@@ -3,7 +3,8 @@
 from typing import Any
 
 from components.arguments import Placement, WeightSource
-from components.pods.stager_job import StagerJob
+from components.pods.jobs.stager_job import StagerJob
+from components.pods.security import JobSecurity
 from components.weight_prune import WeightPrune, WeightPruneArgs
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import H200, KIMI, ON_H200, PODS_ON_H200, TWO_H200S
@@ -58,14 +59,17 @@ def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
 
 def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:
     spec = pod(pruned())
-    staging = StagerJob("h200", "stage", "python:3.12-slim", PODS_ON_H200, "stage-program-0123abcd")
+    staging = StagerJob(
+        "h200", "stage", "python:3.12-slim", PODS_ON_H200, "stage-program-0123abcd", JobSecurity(2000, 2000)
+    )
     expected = staging.container("stage", [], resources={})
     (container,) = spec["containers"]
     assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     assert "nvidia.com/gpu" not in str(container["resources"])
     assert container["securityContext"]["capabilities"] == expected["security_context"]["capabilities"]
-    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/heavylift/stager", "/weights"]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/heavylift/stager", "/tmp", "/weights"]
     assert spec["volumes"] == [
         {"name": "program", "configMap": {"name": "stage-program-0123abcd"}},
+        {"name": "tmp", "emptyDir": {}},
         {"name": "weights", "persistentVolumeClaim": {"claimName": "h200-weights-h200-0"}},
     ]

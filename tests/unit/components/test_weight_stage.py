@@ -147,7 +147,7 @@ def test_one_config_map_holds_the_whole_stager() -> None:
 def test_the_weights_are_writable_and_the_program_is_not() -> None:
     recording = staged()
     mounts = {mount["name"]: mount.get("readOnly", False) for mount in container(recording)["volumeMounts"]}
-    assert mounts == {"program": True, "packages": False, "weights": False}
+    assert mounts == {"program": True, "packages": False, "tmp": False, "weights": False}
     assert {"name": "weights", "persistentVolumeClaim": {"claimName": "h200-weights-h200-0"}} in pod(recording)[
         "volumes"
     ]

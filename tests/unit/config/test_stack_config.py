@@ -237,8 +237,17 @@ def test_an_unknown_key_is_refused_and_the_nearest_one_offered() -> None:
 
 def test_an_unknown_object_is_refused_with_those_that_are_known() -> None:
     assert faults(changed("gateway.port", 1)) == [
-        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine"
+        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine, security"
     ]
+
+
+def test_a_group_without_a_user_is_refused_where_no_user_is_set_by_default() -> None:
+    sections = GOOD | {"weights": {"kind": "host-path", "path": "/mnt/nvme"}, "security": {"group": 3000}}
+    assert faults(sections) == [
+        "heavylift:security.group: 3000 has no meaning for kind host-path without a user: expected "
+        "heavylift:security.user too, or neither"
+    ]
+    assert StackConfig.parse(sections | {"security": {"user": 3000, "group": 3000}}).security.user == 3000
 
 
 def test_missing_objects_and_keys_are_named_with_what_they_are_for() -> None:

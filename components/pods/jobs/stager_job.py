@@ -14,12 +14,15 @@ import pulumi
 from components.in_pod import packaging
 from components.pods.labels import labels
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
+from components.pods.security import JobSecurity
 from components.pods.staged_weights import WEIGHTS_MOUNT
 from components.pods.weight_source import PlacedVolume
 
 STAGER = "/heavylift/stager"
 RUN_STAGER = ("python3", f"{STAGER}/{packaging.RUN_STAGER}")
 """The command of the stager, without its subcommand."""
+_TEMPORARY = {"name": "tmp", "mount_path": "/tmp"}  # noqa: S108 - a volume of the pod
+"""For Python and pip, where the root file system is read-only."""
 
 _LONGEST_NAME = 63 - len("-01234567")
 """Maximum length of a Job's name without Pulumi's suffix. The name becomes a label of the pods."""
@@ -32,12 +35,6 @@ _FINAL_STATUSES = [1, 2]
 
 FIXED_FIELDS = ["spec.podFailurePolicy", "spec.podReplacementPolicy"]
 """Fields that replace the Job if they change. They are immutable, but the provider would try to update them."""
-
-_SECURITY = {
-    "allow_privilege_escalation": False,
-    # The mount point of a disk can belong to any user.
-    "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
-}
 
 _ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
@@ -65,6 +62,7 @@ class StagerJob:
     """The nodes where the server runs."""
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager."""
+    security: JobSecurity
 
     def spec(
         self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1, *, watched: bool = False
@@ -105,6 +103,7 @@ class StagerJob:
         account = {} if service_account is None else {"service_account_name": service_account}
         return {
             "restart_policy": "Never",
+            **self.security.pod(),
             **(account or {"automount_service_account_token": False}),
             **self.placement.scheduling(volume.hostname),
             **(self._one_per_node() if volume.nodes > 1 else {}),
@@ -112,10 +111,14 @@ class StagerJob:
             "containers": [container],
             "volumes": [
                 {"name": "program", "config_map": {"name": self.program}},
-                *({"name": name, "empty_dir": {}} for name in scratch),
+                *({"name": name, "empty_dir": {}} for name in [*scratch, *self._own_scratch]),
                 volume.pod_volume(),
             ],
         }
+
+    @property
+    def _own_scratch(self) -> list[str]:
+        return [_TEMPORARY["name"]] if self.security.is_restricted else []
 
     def _one_per_node(self) -> dict[str, Any]:
         """Returns the affinity that puts the pods of one Job on different nodes if the nodes' names are unknown.
@@ -138,7 +141,8 @@ class StagerJob:
         weights: bool = True,
     ) -> dict[str, Any]:
         """Returns a container with the program. `weights`: mount the weights too. `scratch`: name to mount path."""
-        variables = {**_ENVIRONMENT, **(environment or {})}
+        home = {"HOME": _TEMPORARY["mount_path"]} if self._own_scratch else {}
+        variables = {**_ENVIRONMENT, **home, **(environment or {})}
         shared = [{"name": name, "mount_path": path} for name, path in (scratch or {}).items()]
         return {
             "name": name,
@@ -146,11 +150,12 @@ class StagerJob:
             "command": list(command),
             "env": [{"name": variable, "value": variables[variable]} for variable in sorted(variables)],
             "resources": resources,
-            "security_context": _SECURITY,
+            "security_context": self.security.container(),
             "termination_message_policy": "FallbackToLogsOnError",
             "volume_mounts": [
                 {"name": "program", "mount_path": STAGER, "read_only": True},
                 *shared,
+                *([_TEMPORARY] if self._own_scratch else []),
                 *([{"name": "weights", "mount_path": WEIGHTS_MOUNT}] if weights else []),
             ],
         }

@@ -1,0 +1,1 @@
+"""The pods of the Jobs that stage and prune weights."""

@@ -1,0 +1,113 @@
+"""The pod that stages weights: an init container that installs the requirements, and the stager."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+
+from components.in_pod.packaging import INSTALLER
+from components.pods.jobs.stage_fleet import StageFleet
+from components.pods.jobs.stager_job import RUN_STAGER, STAGER, StagerJob
+from components.pods.staged_weights import StagedWeights
+from components.pods.weight_source import PlacedVolume
+from stager.manifest import OWN_DIRECTORY
+
+LOCK_FILE = "weights.lock.json"
+TOKEN_KEY = "HF_TOKEN"  # noqa: S105 - the name of the key, not a token
+
+_PACKAGES = "packages"
+_PACKAGES_MOUNT = "/packages"
+
+_RESOURCES = {
+    "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "1Gi"},
+    "limits": {"memory": "2Gi", "ephemeral-storage": "2Gi"},
+}
+"""The stager's buffers do not grow with the size of the model. The requirements use the ephemeral storage."""
+
+
+@dataclass(frozen=True)
+class StagePod:
+    """The pods of one component that stage its weights, one for each volume."""
+
+    job: StagerJob
+    weights: StagedWeights
+    owner: pulumi.Input[str]
+    """Owner of the staged weights, as `<namespace>/<owner>`."""
+    has_lock: bool
+    """Whether the ConfigMap of the program has a lock."""
+    token: pulumi.Input[str] | None = None
+    """Name of the Secret with the hub's token. None: no token."""
+    secret: pulumi.Input[str] | None = None
+    service_account: pulumi.Input[str] | None = None
+    sources: Sequence[str] = ("hub",)
+    streams: int | None = None
+    native_xet: bool = False
+    environment: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
+    fleet: StageFleet | None = None
+
+    def spec(self, volume: PlacedVolume) -> dict[str, Any]:
+        """Returns the pod's spec."""
+        pod = self.job.pod(
+            volume,
+            self._stage_container(volume),
+            init_containers=[self._requirements_container()],
+            scratch=[_PACKAGES],
+            service_account=self.service_account,
+        )
+        return pod | self.fleet.pod(volume) if self.fleet else pod
+
+    def _requirements_container(self) -> dict[str, Any]:
+        return self.job.container(
+            "requirements",
+            ["python3", f"{STAGER}/{INSTALLER}", _PACKAGES_MOUNT],
+            resources=_RESOURCES,
+            environment=self._environment(),
+            scratch={_PACKAGES: _PACKAGES_MOUNT},
+            weights=False,
+        )
+
+    def _stage_container(self, volume: PlacedVolume) -> dict[str, Any]:
+        fleet_arguments = self.fleet.arguments(volume) if self.fleet else []
+        container = self.job.container(
+            "stage",
+            [*RUN_STAGER, "stage", *self._arguments(), *fleet_arguments],
+            resources=_RESOURCES,
+            environment=self._environment(),
+            scratch={_PACKAGES: _PACKAGES_MOUNT},
+        )
+        return {
+            **container,
+            "env": [*container["env"], *self._token_environment(), *(self.fleet.environment if self.fleet else [])],
+            **({"ports": self.fleet.ports} if self.fleet else {}),
+            **({} if self.secret is None else {"env_from": [{"secret_ref": {"name": self.secret}}]}),
+        }
+
+    def _arguments(self) -> list[pulumi.Input[str]]:
+        model, owner = self.weights.model, self.owner
+        return [
+            *("--directory", self.weights.directory, "--repository", model.repository, "--revision", model.revision),
+            f"--user={owner}" if isinstance(owner, str) else pulumi.Output.concat("--user=", owner),
+            *(f"--include={pattern}" for pattern in model.include),
+            *(f"--source={source}" for source in self.sources),
+            *([f"--streams={self.streams}"] if self.streams else []),
+            *(["--native-xet"] if self.native_xet else []),
+            *(["--allow-unpinned"] if model.allow_unpinned else []),
+            *([f"--lock={STAGER}/{LOCK_FILE}"] if self.has_lock else []),
+        ]
+
+    def _environment(self) -> dict[str, pulumi.Input[str]]:
+        """Returns the environment of both containers. The caller's environment takes precedence."""
+        return {
+            "HF_HOME": f"{self.weights.directory}/{OWN_DIRECTORY}/hub",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "PYTHONPATH": _PACKAGES_MOUNT,
+            # By default, Xet's client caches chunks of its downloads on the volume of the weights.
+            **({"HF_XET_CHUNK_CACHE_SIZE_BYTES": "0"} if self.native_xet else {}),
+            **self.environment,
+        }
+
+    def _token_environment(self) -> list[dict[str, Any]]:
+        if self.token is None:
+            return []
+        return [{"name": TOKEN_KEY, "value_from": {"secret_key_ref": {"name": self.token, "key": TOKEN_KEY}}}]
