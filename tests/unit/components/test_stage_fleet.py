@@ -29,7 +29,7 @@ def test_every_stager_is_told_of_all_in_one_order_and_which_it_is(monkeypatch: p
     told = []
     for pod in pods(fleet()):
         command = pod["containers"][0]["command"]
-        fleet_of_one = membership(parser().parse_args(command[3:]))
+        fleet_of_one = membership(parser().parse_args(command[command.index("stage") :]))
         assert fleet_of_one is not None
         told.append(fleet_of_one)
     assert sorted(one.me for one in told) == NODES
