@@ -1,15 +1,17 @@
 """Command line of the report: `python -m review plan --base REF`.
 
-Exit status: 0 every stack that changes fits, 1 one is rejected or invalid, 2 no report, 3 one is unknown.
+Exit status: 0 every stack that changes fits, 1 one is rejected or invalid, 2 no report or not posted, 3 one is unknown.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import TextIOWrapper
+from pathlib import Path
 from signal import SIG_DFL, SIGPIPE, signal
 
 from review.change import Report, compare
@@ -26,10 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         report = planned_report(options.base)
+        if text := _FORMATS[options.format](report):
+            print(text.rstrip("\n"), flush=True)
+        if options.post:
+            _publish(markdown(report), options.login)
     except ReviewError as error:
         print(f"review plan: {error}", file=sys.stderr)
         return 2
-    _print(report, options)
     return status(report)
 
 
@@ -58,10 +63,18 @@ def status(report: Report) -> int:
     return 3 if "unknown" in report.verdicts else 0
 
 
-def _print(report: Report, options: Namespace) -> None:
-    text = _FORMATS[options.format](report)
-    if text:
-        print(text.rstrip("\n"))
+def _publish(text: str, login: str) -> None:
+    """Adds the report to the summary of the workflow's run, and posts it. A fork's token may not post: no failure."""
+    # Imported here because it imports an HTTP client, which takes longer than the report.
+    from review.github import ACTIONS_LOGIN, NotPermittedError, post, pull_request
+
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(text)
+    try:
+        print(f"review plan: {post(text, pull_request(), login or ACTIONS_LOGIN)}", file=sys.stderr)
+    except NotPermittedError as error:
+        print(f"review plan: {error}; the report is in the run's summary", file=sys.stderr)
 
 
 def _parser() -> ArgumentParser:
@@ -75,6 +88,13 @@ def _parser() -> ArgumentParser:
     )
     planning.add_argument("--base", required=True, metavar="REF", help="branch, tag or commit to compare with")
     planning.add_argument("--format", choices=tuple(_FORMATS), default="terminal", help="default: terminal")
+    planning.add_argument(
+        "--post",
+        action="store_true",
+        help="in a workflow of GitHub: also write the report to the run's summary and to one comment of the pull "
+        "request, with the token in GITHUB_TOKEN",
+    )
+    planning.add_argument("--login", metavar="NAME", help="who owns that token; default: the workflow's own")
     return top
 
 

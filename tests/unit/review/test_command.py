@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.program import PROGRAM
+from tests.unit.review.github_double import GitHub, served
 
 PACKAGES = ("config", "engines", "planner", "review", "stager")
 GIT = {
@@ -127,6 +128,36 @@ def test_a_planner_gets_nothing_of_the_environment(program: Path) -> None:
         module.write("import os, pathlib\npathlib.Path('seen').write_text(' '.join(os.environ))\n")
     assert review(program, "--base", "main", GITHUB_TOKEN="a-token").returncode == 0
     assert set((program / "seen").read_text().split()) <= {"PATH", "LANG", "LC_ALL", "LC_CTYPE"}
+
+
+def test_a_second_push_edits_the_comment_of_the_first(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
+    github = GitHub()
+    with served(github) as address:
+        workflow = {
+            "GITHUB_TOKEN": github.token,
+            "GITHUB_REPOSITORY": "acme/stacks",
+            "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+            "GITHUB_API_URL": address,
+        }
+        edit(program / "Pulumi.h200.yaml", "max_model_len: 262144", "max_model_len: 131072")
+        first = review(program, "--base", "main", "--post", **workflow)
+        edit(program / "Pulumi.h200.yaml", "gpus_per_node: 8", "gpus_per_node: 4")
+        second = review(program, "--base", "main", "--post", **workflow)
+    assert (first.returncode, second.returncode) == (0, 1)
+    assert (first.stderr, second.stderr) == ("review plan: posted a comment\n", "review plan: edited the comment\n")
+    (comment,) = github.comments
+    assert "is rejected" in comment["body"]
+    assert (tmp_path / "summary.md").read_text().endswith(comment["body"])
+
+
+def test_posting_outside_of_a_workflow_still_prints_the_report(program: Path) -> None:
+    (program / "Pulumi.h200.yaml").unlink()
+    ended = review(program, "--base", "main", "--post", GITHUB_TOKEN="")
+    assert ended.returncode == 2
+    assert "h200 has no stack file any more" in ended.stdout
+    assert "GITHUB_TOKEN is not set" in ended.stderr
 
 
 @pytest.mark.parametrize("base", ["no-such-branch", "--upload-pack=x", ""])
