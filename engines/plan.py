@@ -155,6 +155,8 @@ class Plan:
     host: Host = Host()
     model_file: str | None = None
     """File to serve, for an engine that serves one file. Not part of the exported plan."""
+    overhead_widened_by: tuple[str, ...] = ()
+    """Why the worst end of the overhead is further away: what no public log is of. Not part of the exported plan."""
     attention_backend: str | None = None
     """As vLLM names it. `None`: none, or not known. Not part of the exported plan."""
     kv_block_tokens: int | None = None

@@ -23,5 +23,10 @@ class Version:
             raise ValueError(f"{text!r} is not a version: expected numbers such as 0.33.0")
         return cls(*(int(part or 0) for part in match.groups()))
 
+    @property
+    def release(self) -> str:
+        """Major and minor version, such as `0.33`."""
+        return f"{self.major}.{self.minor}"
+
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"

@@ -29,13 +29,13 @@ from config.catalogue.gpu import (
 )
 from config.catalogue.measured import (
     GroundTruth,
-    LeftForCache,
     Log,
     NonTorch,
     Overheads,
     Profile,
     PublishedCache,
     PublishedSize,
+    Run,
     ground_truth,
     overheads,
 )
@@ -59,7 +59,6 @@ __all__ = [
     "GpuVendor",
     "GroundTruth",
     "Instance",
-    "LeftForCache",
     "Log",
     "ModelFamily",
     "NonTorch",
@@ -69,6 +68,7 @@ __all__ = [
     "PublishedCache",
     "PublishedSize",
     "ReleaseRange",
+    "Run",
     "ServingRecipe",
     "VendorName",
     "VllmRelease",

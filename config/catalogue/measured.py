@@ -28,6 +28,15 @@ class Graphs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Widening:
+    """Added to the high ratio where no observation is near: of that release, of that GPU, or with that setting."""
+
+    release: float
+    gpu: float
+    setting: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overheads:
     """Constants of the memory on a GPU beside weights and KV cache; `engines.vllm.memory.overhead` says what for."""
 
@@ -59,6 +68,8 @@ class Overheads:
     margin_source: str
     low_ratio: float
     high_ratio: float
+    widening: Widening
+    widening_source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +170,40 @@ class PublishedCache:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftForCache:
-    """GiB that a log leaves for the cache, of a run that is not among those that the constants were fitted to."""
+class RunExperts:
+    """Experts of a run: per token, their width, and those on a GPU whose rows its kernels align. 0: none."""
+
+    active: int
+    width: int
+    aligned: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunShape:
+    """What the overhead depends on in a model."""
+
+    hidden: int
+    dense_width: int
+    vocabulary: int
+    experts: RunExperts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """GiB that a run leaves for the KV cache on a GPU, with all its settings; negative: it did not start."""
 
     id: str
-    checkpoint: str
-    what: str
+    model: str
     gpu: str
-    gpus: int
-    engine_version: str
-    language_model_only: bool = False
+    engine: str
+    tp: int
+    expert_parallel: bool = False
+    util: float
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    weights_gib: float
     kv_gib: float
+    shape: RunShape
     source: str
     note: str | None = None
 
@@ -197,14 +231,18 @@ class GroundTruth:
     sizes: tuple[PublishedSize, ...]
     caches: tuple[PublishedCache, ...]
     left_out: tuple[LeftOut, ...]
-    held_out: tuple[LeftForCache, ...]
+    runs: tuple[Run, ...]
 
 
 @cache
 def overheads() -> Overheads:
     """Constants of vLLM's memory beside weights and KV cache."""
     entry = read("overheads.json")
-    parts = {"non_torch_gib": NonTorch(**entry["non_torch_gib"]), "graphs_gib": Graphs(**entry["graphs_gib"])}
+    parts = {
+        "non_torch_gib": NonTorch(**entry["non_torch_gib"]),
+        "graphs_gib": Graphs(**entry["graphs_gib"]),
+        "widening": Widening(**entry["widening"]),
+    }
     return Overheads(**{**entry, **parts})
 
 
@@ -218,7 +256,7 @@ def ground_truth() -> GroundTruth:
         "sizes": tuple(PublishedSize(**row) for row in entry["sizes"]),
         "caches": tuple(PublishedCache(**row) for row in entry["caches"]),
         "left_out": tuple(LeftOut(**row) for row in entry["left_out"]),
-        "held_out": tuple(LeftForCache(**row) for row in entry["held_out"]),
+        "runs": tuple(_run(row) for row in entry["runs"]),
     }
     return GroundTruth(**{**entry, **rows})
 
@@ -226,3 +264,9 @@ def ground_truth() -> GroundTruth:
 def _profile(entry: Fields) -> Profile:
     experts = ProfiledExperts(**entry["experts"]) if "experts" in entry else None
     return Profile(**{**entry, "experts": experts})
+
+
+def _run(entry: Fields) -> Run:
+    shape = entry["shape"]
+    experts = RunExperts(**shape["experts"]) if "experts" in shape else None
+    return Run(**{**entry, "shape": RunShape(**{**shape, "experts": experts})})

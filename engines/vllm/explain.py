@@ -10,7 +10,7 @@ from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.units import GIB
 from engines.plan import Plan
 from engines.request import FitRequest
-from engines.vllm.memory.stages import Memory, PipelineStage, memory_of, weights_by_group
+from engines.vllm.memory.stages import Memory, PipelineStage, memory_of, unlike_observed, weights_by_group
 from engines.vllm.resolved_request import ResolvedRequest, resolve
 
 
@@ -60,9 +60,11 @@ def _overhead(resolved: ResolvedRequest, stage: PipelineStage) -> Iterator[str]:
     scaled = "x (outside + peak) + graphs + reserve"
     yield f"  overhead likely    {constants.low_ratio} {scaled} = {part.likely / GIB:.2f} GiB"
     yield (
-        f"  overhead worst     {constants.high_ratio} {scaled} + {constants.weights_share:.1%} of weights "
-        f"= {part.worst / GIB:.2f} GiB"
+        f"  overhead worst     {constants.high_ratio + part.widening:.2f} {scaled} + {constants.weights_share:.1%} of "
+        f"weights = {part.worst / GIB:.2f} GiB"
     )
+    for distance in unlike_observed(resolved):
+        yield f"                     of which {distance.widening:.2f} because no public log is of {distance.reason}"
 
 
 def _left(memory: Memory, stage: PipelineStage) -> Iterator[str]:

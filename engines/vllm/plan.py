@@ -18,7 +18,7 @@ from engines.verdict import judge, problems_of, warnings_of
 from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
 from engines.vllm.flags import FLAGS
 from engines.vllm.memory.kv_cache import ELEMENT_BYTES, LATENT_ONLY
-from engines.vllm.memory.stages import Memory, memory_of
+from engines.vllm.memory.stages import Memory, memory_of, unlike_observed
 from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
 from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows, uneven_heads
@@ -120,6 +120,7 @@ def _plan(resolved: ResolvedRequest, findings: list[Finding], memory: Memory | N
         engine_env=vllm_environment(resolved),
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
         host=_host(request, resolved.pods, resolved.compatibility.masked_directory),
+        overhead_widened_by=tuple(each.reason for each in unlike_observed(resolved)) if memory else (),
         attention_backend=resolved.backend.name if resolved.backend else None,
         kv_block_tokens=memory.fullest.pool.block_tokens if memory else None,
     )

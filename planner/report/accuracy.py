@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from config.catalogue import (
-    LeftForCache,
     Log,
     PublishedCache,
     PublishedSize,
@@ -23,7 +23,7 @@ from config.catalogue import (
 from config.checkpoint.model_spec import find_model
 from config.units import GIB
 from engines.request import FitRequest
-from engines.vllm.memory.calibration import observations, ratios
+from engines.vllm.memory.calibration import HeldOut, held_out, observations, ratios
 from engines.vllm.memory.stages import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
@@ -139,22 +139,6 @@ def _cache(entry: PublishedCache) -> Comparison:
     )
 
 
-def left_for_cache(entry: LeftForCache) -> tuple[float, float]:
-    """GiB that the planner leaves for the cache, [worst, likely], for an entry of `held_out`."""
-    plan = plan_only(
-        FitRequest(
-            model=entry.checkpoint,
-            gpu=entry.gpu,
-            gpus_per_node=entry.gpus,
-            engine_version=entry.engine_version,
-            language_model_only=entry.language_model_only,
-        )
-    )
-    if plan.per_gpu is None or plan.per_gpu.kv_gib is None:
-        raise ValueError(f"no memory is planned for {entry.id}")
-    return plan.per_gpu.kv_gib
-
-
 def document() -> str:
     """The whole document."""
     return "\n".join(
@@ -185,8 +169,6 @@ def document() -> str:
             "",
             *_overheads(),
             "",
-            *_held_out(),
-            "",
             *oracle.section(),
             "",
             "## Left out",
@@ -209,43 +191,45 @@ def _table(comparisons: tuple[Comparison, ...]) -> list[str]:
 
 
 def _overheads() -> Iterator[str]:
-    """The range of the overhead, each observation judged by a range fitted without it."""
-    found = observations()
-    low, high = ratios(found)
+    """The range of the overhead: each observation judged by those of other releases, and by those of other GPUs."""
+    low, high = ratios(observations())
+    groups = {"release": held_out(lambda each: each.release), "GPU": held_out(lambda each: each.gpu)}
     yield "## Memory beside weights and cache"
     yield ""
-    yield f"The likely end is {low} of the modelled sum, the worst end {high} of it and more"
-    yield "(`engines/vllm/memory/overhead.py`)."
-    yield "Each row is judged by the ratios that the others give; a miss is marked. The form of the sum and its"
-    yield "constants (`config/data/overheads.json`) were chosen on all of them. What graphs and releases after 0.20"
-    yield "take rests on few figures: no log of 0.33 was found."
+    yield f"The likely end is {low} of the modelled sum of activations and memory outside torch, the worst end {high},"
+    yield "each with CUDA graphs (`engines/vllm/memory/overhead.py`). Both span every observation with a margin."
+    middle = median(each.low_ratio for each in observations())
+    yield f"The median observation is {middle:.2f}, so that the likely end is {middle - low:.2f} too optimistic for it."
+    yield "Where no observation is of the release, the GPU or a setting, the worst end is wider"
+    yield "(`engines/vllm/memory/nearness.py`)."
+    for name, found in groups.items():
+        yield from _held_out(name, tuple(found))
+
+
+def _held_out(name: str, found: tuple[HeldOut, ...]) -> Iterator[str]:
+    """Each observation against the range that those of other releases or other GPUs give, worst first."""
+    inside = sum(each.inside for each in found)
+    furthest = max(each.beyond_worst for each in found)
     yield ""
-    yield "| observation | measured | modelled | ratio | range without it | |"
+    yield f"### Each {name} judged by the others"
+    yield ""
+    yield f"{inside} of {len(found)} lie inside; the furthest beyond its worst end is {furthest:.1%} of the GPU's"
+    yield "memory."
+    yield ""
+    yield f"| observation | vLLM, GPU | measured | range without its {name} | | source |"
     yield "|---|---|---|---|---|---|"
-    for index in sorted(range(len(found)), key=lambda index: -abs(found[index].ratio - 1)):
-        observation = found[index]
-        without = ratios(found[:index] + found[index + 1 :])
-        inside = "" if without[0] <= observation.ratio <= without[1] else "outside"
+    for each in sorted(found, key=_room):
+        of = each.observation
         yield (
-            f"| {observation.name} | {observation.measured:.2f} GiB | {observation.modelled:.2f} GiB | "
-            f"{observation.ratio:.2f} | {without[0]} to {without[1]} | {inside} |"
+            f"| {of.name} | {of.release}, {find_gpu(of.gpu).title} | {of.measured:.2f} GiB | "
+            f"{each.likely:.2f} to {each.worst:.2f} GiB | {'' if each.inside else 'outside'} | {of.source} |"
         )
 
 
-def _held_out() -> Iterator[str]:
-    """Logs that print what is left for the cache and are not among the observations."""
-    yield "## What is left for the cache, in logs outside the calibration"
-    yield ""
-    yield "| log | printed | predicted, worst to likely | | source |"
-    yield "|---|---|---|---|---|"
-    for entry in ground_truth().held_out:
-        worst, likely = left_for_cache(entry)
-        inside = "" if worst <= entry.kv_gib <= likely else "outside"
-        note = f" ({entry.note})" if entry.note else ""
-        yield (
-            f"| {entry.id}: {entry.what}{note} | {entry.kv_gib:.2f} GiB | {worst:.2f} to {likely:.2f} GiB | "
-            f"{inside} | {entry.source} |"
-        )
+def _room(each: HeldOut) -> float:
+    """The distance of a measurement from the nearer end of its range, as a share of it; negative: outside."""
+    measured = each.observation.measured
+    return min(measured - each.likely, each.worst - measured) / measured
 
 
 def main(arguments: list[str]) -> int:

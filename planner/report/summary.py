@@ -101,6 +101,8 @@ def _memory(plan: Plan) -> Iterator[tuple[str, str]]:
         f"budget {per_gpu.budget_gib:.2f} GiB: weights {weights}, overhead {_range(per_gpu.overhead_gib)}, "
         f"left for KV cache {_range(per_gpu.kv_gib)}",
     )
+    if plan.overhead_widened_by:
+        yield "", f"the worst end of the overhead is wider: no public log of {_listed(plan.overhead_widened_by)}"
 
 
 def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
@@ -131,6 +133,12 @@ def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
         parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
     if parts:
         yield "logistics", "; ".join(parts)
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    """Words as a list in a sentence: `a`, `a or b`, `a, b or c`."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _range(ends: tuple[float, float]) -> str:

@@ -52,6 +52,8 @@ class Overhead:
     weights_share: float
     reserve: float
     """Needed, but not measured by the engine's profiling."""
+    widening: float = 0.0
+    """Added to the high ratio, because no observation is near (`engines.vllm.memory.nearness`)."""
 
     @property
     def base(self) -> float:
@@ -66,7 +68,7 @@ class Overhead:
     @property
     def worst(self) -> float:
         """The worst end of the range."""
-        scaled = overheads().high_ratio * self.base
+        scaled = (overheads().high_ratio + self.widening) * self.base
         return scaled + self.graphs_high + self.weights_share + self.reserve
 
 

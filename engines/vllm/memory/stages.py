@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from config.checkpoint.quantization import FP8_BLOCK
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
 from engines.vllm.memory.attention_backend import Backend
+from engines.vllm.memory.calibration import observed
 from engines.vllm.memory.kv_cache import Pool, stage_pool
 from engines.vllm.memory.loading import made_while_loading
+from engines.vllm.memory.nearness import Conditions, Distance, distances
 from engines.vllm.memory.overhead import Overhead, Workload, overhead
 from engines.vllm.memory.sharding import stage_layers, stage_weights
 from engines.vllm.release_facts import pool_rules
@@ -126,7 +128,8 @@ def _stage(
 ) -> PipelineStage:
     weights = sum(weights_by_group(resolved, index).values())
     workload = _workload(resolved, last=index == len(ranges) - 1, first=index == 0)
-    beside = overhead(workload, resolved.version, weights, _reserve(resolved))
+    far = sum(distance.widening for distance in unlike_observed(resolved))
+    beside = replace(overhead(workload, resolved.version, weights, _reserve(resolved)), widening=far)
     rules = pool_rules(resolved.version)
     batches = resolved.layout.pp + 1 if rules.batches_in_flight else 1
     pool = stage_pool(
@@ -151,6 +154,23 @@ def _stage(
         kv_likely=given * GIB if given is not None else max(0.0, left - beside.likely),
         kv_worst=given * GIB if given is not None else max(0.0, left - beside.worst),
     )
+
+
+def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
+    """Every respect in which no public log that the overhead was fitted to is near the request."""
+    settings = {
+        "data parallelism": resolved.layout.dp > 1,
+        "decode context parallelism": resolved.layout.dcp > 1,
+        "linear attention": resolved.model.shape.linear is not None,
+    }
+    conditions = Conditions(
+        release=resolved.version.release,
+        gpu=resolved.gpu.name,
+        gpu_title=resolved.gpu.title,
+        batched_tokens=resolved.batched_tokens,
+        settings=tuple(name for name, has in settings.items() if has),
+    )
+    return distances(conditions, observed())
 
 
 def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload:

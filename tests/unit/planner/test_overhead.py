@@ -1,61 +1,112 @@
-"""The range of the overhead against what logs measured, each left out in turn."""
+"""The range of the overhead against what logs measured, whole releases and GPUs left out."""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.catalogue import LeftForCache, ground_truth, overheads
+from config.catalogue import ground_truth, overheads
+from config.checkpoint.model_spec import find_model
 from engines.plan import Plan
-from engines.vllm.memory.calibration import Observation, observations, ratios
-from planner.report.accuracy import left_for_cache
-from tests.unit.planner.asking import plan
+from engines.vllm.memory.calibration import Observation, held_out, observations, ratios
+from engines.vllm.memory.overhead import Overhead
+from planner import FitRequest, fit
+from planner.report.explain import explain
+from planner.report.summary import summary
+from tests.unit.planner.asking import GIB, plan
 
 _ALL = observations()
+_GROUPS: dict[str, Callable[[Observation], str]] = {
+    "release": lambda each: each.release,
+    "gpu": lambda each: each.gpu,
+}
 
 
-@pytest.mark.parametrize("index", range(len(_ALL)), ids=[observation.name for observation in _ALL])
-def test_each_observation_lies_in_the_range_fitted_without_it(index: int) -> None:
-    low, high = ratios(_ALL[:index] + _ALL[index + 1 :])
-    assert low <= _ALL[index].ratio <= high
+@pytest.mark.parametrize("group", _GROUPS.values(), ids=_GROUPS)
+def test_the_range_bounds_releases_and_gpus_that_it_was_not_fitted_to(group: Callable[[Observation], str]) -> None:
+    judged = [*held_out(group)]
+    assert len(judged) == len(_ALL)
+    assert sum(each.inside for each in judged) >= 0.95 * len(judged)
+    assert max(each.beyond_worst for each in judged) <= 0.01
 
 
-@pytest.mark.parametrize("entry", ground_truth().held_out, ids=lambda entry: entry.id)
-def test_what_logs_outside_the_calibration_have_left_lies_in_the_range(entry: LeftForCache) -> None:
-    worst, likely = left_for_cache(entry)
-    assert worst <= entry.kv_gib <= likely
+@pytest.mark.parametrize("each", _ALL, ids=lambda each: each.name)
+def test_every_observation_lies_in_the_range_of_a_plan(each: Observation) -> None:
+    part = each.modelled
+    assert part.likely <= each.measured * GIB <= part.worst
 
 
-def test_the_three_logs_of_large_models_are_among_the_observations() -> None:
-    logs = {observation.name.split(":")[0] for observation in _ALL if observation.name.startswith("log")}
-    assert logs == {"log a", "log h", "log l"}
+def test_the_logs_and_runs_of_large_models_are_among_the_observations() -> None:
+    named = {each.name.split(":")[0] for each in _ALL if each.name.startswith(("log", "run"))}
+    runs = {f"run {run.id}" for run in ground_truth().runs}
+    assert named == {"log a", "log h", "log l"} | runs
+    assert {"run q8", "run q32", "run q65", "run g8", "run g1", "run M01", "run M15"} <= runs
 
 
-def test_the_catalogues_ratios_span_every_observation_and_the_margin() -> None:
-    found = [observation.ratio for observation in _ALL]
-    low, high, margin = (overheads().low_ratio, overheads().high_ratio, overheads().margin)
-    assert low + margin <= min(found) < low + margin + 0.01
-    assert high - margin - 0.01 < max(found) <= high - margin
+def test_the_catalogues_ratios_are_those_of_all_observations() -> None:
+    assert ratios(_ALL) == (overheads().low_ratio, overheads().high_ratio)
+
+
+def _observed(measured: float, modelled: float) -> Observation:
+    """An observation without graphs and weights."""
+    part = Overhead(modelled * GIB, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return Observation("any", "0.33", "h200", 8192, measured, part, "none")
 
 
 def test_ratios_are_rounded_outwards() -> None:
     """9 / 8 = 1.125 and 7 / 8 = 0.875, each with the margin of 0.05 beyond it."""
     assert overheads().margin == 0.05
-    assert ratios([Observation("low", 7.0, 8.0), Observation("high", 9.0, 8.0)]) == (0.82, 1.18)
+    assert ratios([_observed(7.0, 8.0), _observed(9.0, 8.0)]) == (0.82, 1.18)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)), min_size=1))
 def test_no_observation_lies_outside_of_its_ratios(measured: list[tuple[float, float]]) -> None:
-    found = [Observation("any", *each) for each in measured]
+    found = [_observed(*each) for each in measured]
     low, high = ratios(found)
-    for observation in found:
-        assert low <= observation.ratio - overheads().margin + 1e-9
-        assert observation.ratio + overheads().margin - 1e-9 <= high
+    for each in found:
+        assert low <= each.low_ratio - overheads().margin + 1e-9
+        assert each.high_ratio + overheads().margin - 1e-9 <= high
 
 
 def test_an_observation_far_off_widens_the_range() -> None:
-    low, high = ratios([*_ALL, Observation("odd", measured=9.0, modelled=3.0)])
+    low, high = ratios([*_ALL, _observed(9.0, 3.0)])
     assert high > 3
     assert low == ratios(_ALL)[0]
+
+
+def _worst(**settings: Any) -> float:
+    found = plan("minimax-m2.5", **settings).per_gpu
+    assert found is not None
+    assert found.overhead_gib is not None
+    return found.overhead_gib[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"engine_version": "0.33.0"}, "vLLM 0.33"),
+        ({"gpu": "b200"}, "B200"),
+        ({"max_num_batched_tokens": 131_072}, "more than 65,536 batched tokens"),
+        ({"gpus_per_node": 8, "tensor_parallel": 4, "data_parallel": 2}, "data parallelism"),
+    ],
+)
+def test_where_no_log_is_near_the_worst_end_is_wider_and_the_plan_says_why(
+    settings: dict[str, Any], reason: str
+) -> None:
+    near = {"gpu": "h200", "gpus_per_node": 4, "engine_version": "0.20.0", "max_num_batched_tokens": 8192}
+    assert _worst(**{**near, **settings}) > _worst(**near)
+    request = FitRequest(model="minimax-m2.5", **{**near, **settings})
+    planned = fit(request)
+    assert reason in planned.overhead_widened_by
+    assert reason in summary(request, planned)
+    assert reason in explain(request)
+
+
+def test_where_a_log_is_near_the_range_is_not_widened() -> None:
+    planned = plan("minimax-m2.5", "h200", gpus_per_node=4, engine_version="0.20.2")
+    assert planned.overhead_widened_by == ()
 
 
 def _width(planned: Plan) -> float:
@@ -80,8 +131,11 @@ def _width(planned: Plan) -> float:
         ("llama-3.1-8b", "l4", 1),
     ],
 )
-def test_the_range_is_at_most_4_gib_wide_at_default_settings(model: str, gpu: str, gpus: int) -> None:
-    assert _width(plan(model, gpu, gpus_per_node=gpus)) <= 4
+def test_the_range_is_at_most_6_gib_wide_at_default_settings(model: str, gpu: str, gpus: int) -> None:
+    """Up to a tenth of the GPU's memory, on GPUs and with layers of which no log was found; near a log it is 4."""
+    assert _width(plan(model, gpu, gpus_per_node=gpus)) <= 6
+    if gpu == "h200" and not find_model(model).shape.linear:
+        assert _width(plan(model, gpu, gpus_per_node=gpus, engine_version="0.28.0")) <= 4.1
 
 
 def _overhead(**settings: object) -> tuple[float, float]:

@@ -68,6 +68,7 @@ def test_a_backend_takes_the_gpu_and_the_block_that_are_planned(gpu: str, model:
     if backend is None:
         return
     found = DEFAULT.attention_backends[backend.name]
+    assert resolved.capability is not None
     major, minor = resolved.capability
     assert f"{major}.{minor}" in (found.capabilities or (f"{major}.{minor}",))
     assert found.blocks is None or any(_takes(block, backend.block) for block in found.blocks)
