@@ -89,6 +89,12 @@ class FitRequest:
     language_model_only: bool = False
     """Leave the vision encoder out."""
     enable_prefix_caching: bool = True
+    enforce_eager: bool = False
+    """Run without CUDA graphs and compilation."""
+    redundant_experts: int | None = None
+    """Copies of routed experts in each layer, spread and moved by load (EPLB). Unset: experts are not balanced."""
+    cpu_offload_gb: float | None = None
+    """GiB of the weights of each GPU that are kept in host memory."""
     expert_offload: bool = False
     """llama.cpp: keep the experts in host memory."""
     extra_args: tuple[str, ...] = ()

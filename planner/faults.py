@@ -47,6 +47,8 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "node_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "read_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "usd_per_gpu_hour": (lambda value: 0 <= value <= _MAX, "dollars, 0 or more"),
+    "redundant_experts": (lambda value: value >= 0, "a whole number of at least 0"),
+    "cpu_offload_gb": (_is_positive, "GiB above 0"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
     "block_size": (
         lambda value: value < 1 or value % _BLOCK_TOKENS == 0,

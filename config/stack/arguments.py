@@ -203,6 +203,13 @@ class Engine(TypedDict):
     """Serve without the vision encoder."""
     enable_prefix_caching: NotRequired[bool]
     """Reuse the KV cache of prompts with a common beginning."""
+    enforce_eager: NotRequired[bool]
+    """Run without CUDA graphs and compilation: slower, with less memory."""
+    redundant_experts: NotRequired[int]
+    """Balance the load of experts with so many copies in each layer, 0 or more; needs `expert_parallel`. Unset: no
+    balancing."""
+    cpu_offload_gb: NotRequired[float]
+    """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
     expert_offload: NotRequired[bool]
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
     model_file: NotRequired[str]

@@ -336,6 +336,13 @@ class Engine(Section):
     """Serve without the vision encoder."""
     enable_prefix_caching: StrictBool = True
     """Reuse the KV cache of prompts with a common beginning."""
+    enforce_eager: StrictBool = False
+    """Run without CUDA graphs and compilation: slower, with less memory."""
+    redundant_experts: Annotated[int, Strict(), Field(ge=0)] | None = None
+    """Balance the load of experts with so many copies in each layer, 0 or more; needs `expert_parallel`. Unset: no
+    balancing."""
+    cpu_offload_gb: Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)] | None = None
+    """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
     expert_offload: StrictBool = False
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
     model_file: Text | None = None

@@ -52,6 +52,9 @@ MISSING_SETTINGS = frozenset(
         "mm_encoder_tp_mode",
         "language_model_only",
         "available_kv_gib",
+        "enforce_eager",
+        "redundant_experts",
+        "cpu_offload_gb",
     }
 )
 """Fields of the request that llama.cpp has no setting for."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from config.units import GIB
-from engines.finding import Finding, rejected, warning
+from engines.finding import Finding, rejected, unknown, warning
 from engines.request import FitRequest
 
 DISK_MARGIN = 0.1
@@ -35,6 +35,11 @@ def disk_bytes(weights: int, keep_revisions: int) -> int:
 def shared_memory_bytes(gpus: int) -> int:
     """Size of `/dev/shm` for `gpus` GPUs in one pod; a single GPU needs none."""
     return SHARED_MEMORY_PER_GPU * gpus if gpus > 1 else 0
+
+
+def kept_in_host_memory(request: FitRequest, gpus: int) -> int:
+    """Bytes of weights that a pod with `gpus` GPUs keeps in host memory."""
+    return round((request.cpu_offload_gb or 0) * GIB) * gpus
 
 
 def host_memory_bytes(gpus: int, shared: int) -> int:
@@ -70,6 +75,9 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
             f"{shared_memory_bytes(gpus_in_pod) / GIB:.0f} GiB to {gpus_in_pod} GPUs that share tensors.",
         )
     needed = host_memory_bytes(gpus_in_pod, shared if shared is not None else shared_memory_bytes(gpus_in_pod))
+    kept = kept_in_host_memory(request, gpus_in_pod)
+    needed += kept
+    yield from _keeps(request, kept)
     if request.host_memory_bytes is not None and request.host_memory_bytes < needed:
         yield warning(
             "host_memory_small",
@@ -82,4 +90,20 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
             "startup_limit_short",
             f"The server has {request.startup_seconds:.0f} s to start; loading takes {load_seconds:.0f} s, and a limit "
             f"below {_LEAST_STARTUP_SECONDS} s ends healthy servers.",
+        )
+
+
+def _keeps(request: FitRequest, kept: int) -> Iterator[Finding]:
+    """Weights in host memory against the memory of the node. A stack's container requests the memory that it needs."""
+    given = request.host_memory_bytes
+    if not kept:
+        return
+    if given is None and request.deployment is None:
+        text = f"cpu_offload_gb keeps {kept / GIB:.0f} GiB in host memory, and the memory of the node is not stated."
+        yield unknown("host_memory_not_known", text, "State the memory of the node.")
+    elif given is not None and given < kept:
+        yield rejected(
+            "host_memory_too_small",
+            f"cpu_offload_gb keeps {kept / GIB:.0f} GiB in host memory, and {given / GIB:.0f} are given.",
+            "Give more memory, or keep less in it.",
         )

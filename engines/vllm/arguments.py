@@ -54,7 +54,7 @@ def requested_arguments(request: FitRequest, layout: Layout) -> tuple[str, ...]:
     arguments = layout_arguments(layout, expert_parallel=request.expert_parallel)
     for flag, value in _stated(request).items():
         arguments += [flag, value]
-    return (*arguments, *request.extra_args)
+    return (*arguments, *_counted(request), *request.extra_args)
 
 
 def _stated(request: FitRequest) -> dict[str, str]:
@@ -87,7 +87,18 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
         arguments += ["--mm-encoder-tp-mode", request.mm_encoder_tp_mode]
     if request.language_model_only:
         arguments.append("--language-model-only")
+    arguments += _counted(request)
     arguments.append("--enable-prefix-caching" if request.enable_prefix_caching else "--no-enable-prefix-caching")
+    return arguments
+
+
+def _counted(request: FitRequest) -> list[str]:
+    """Settings of graphs, copies of experts and weights in host memory."""
+    arguments = ["--enforce-eager"] if request.enforce_eager else []
+    if request.redundant_experts is not None:
+        arguments += ["--enable-eplb", "--eplb-config", f'{{"num_redundant_experts": {request.redundant_experts}}}']
+    if request.cpu_offload_gb is not None:
+        arguments += ["--cpu-offload-gb", f"{request.cpu_offload_gb:g}"]
     return arguments
 
 

@@ -21,6 +21,10 @@ FLAGS = FlagRules(
         "--mm-encoder-tp-mode": "mm_encoder_tp_mode",
         "--language-model-only": "language_model_only",
         "--enable-prefix-caching": "enable_prefix_caching",
+        "--enforce-eager": "enforce_eager",
+        "--enable-eplb": "redundant_experts",
+        "--eplb-config": "redundant_experts",
+        "--cpu-offload-gb": "cpu_offload_gb",
     },
     harmless=frozenset(
         {
@@ -66,7 +70,7 @@ FLAGS = FlagRules(
             # Draft models, adapters, copies of experts, and buffers.
             *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens", "--enable-lora"),
             *("--lora-modules", "--max-loras", "--max-lora-rank", "--default-mm-loras", "--fully-sharded-loras"),
-            *("--enable-tower-connector-lora", "--enable-mixed-moe-lora-format", "--enable-eplb", "--eplb-config"),
+            *("--enable-tower-connector-lora", "--enable-mixed-moe-lora-format"),
             *("--enable-prompt-embeds", "--enable-return-routed-experts", "--use-fp64-gumbel"),
         }
     ),

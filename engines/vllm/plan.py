@@ -11,7 +11,7 @@ from engines.plan import Host, PerGpu, Plan, Pods
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments
 from engines.rules.deployment import check_volume_size, pods_of
-from engines.rules.host import check_disk, check_host, host_memory_bytes, shared_memory_bytes
+from engines.rules.host import check_disk, check_host, host_memory_bytes, kept_in_host_memory, shared_memory_bytes
 from engines.rules.included import check_included
 from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
@@ -138,6 +138,8 @@ def _host(request: FitRequest, pods: Pods, masked_directory: str | None = None) 
     shared = request.shared_memory_bytes
     if shared is None:
         shared = shared_memory_bytes(pods.gpus_per_pod)
-    memory = host_memory_bytes(pods.gpus_per_pod, shared) if pods.gpus_per_pod else None
+    memory = None
+    if pods.gpus_per_pod:
+        memory = host_memory_bytes(pods.gpus_per_pod, shared) + kept_in_host_memory(request, pods.gpus_per_pod)
     library = find_gpu(request.gpu).vendor.collective_library if request.gpu else None
     return Host(shared, memory, library, masked_directory)

@@ -39,6 +39,8 @@ class Workload:
     vision: bool
     batched_tokens: int
     sequences: int
+    graphs: bool = True
+    """Whether CUDA graphs are captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def overhead(workload: Workload, version: Version, weights: float, reserve: floa
     activation = _activation(workload, constants, older=older)
     graphs = constants.graphs_gib
     captured = min(1.0, workload.sequences / graphs.at_sequences)
-    if version < Version.parse(constants.graphs_counted_since):
+    if not workload.graphs or version < Version.parse(constants.graphs_counted_since):
         captured = 0.0
     return Overhead(
         non_torch=_non_torch(workload, constants.non_torch_gib) * GIB,

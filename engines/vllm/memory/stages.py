@@ -105,7 +105,33 @@ def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
     """Bytes on one GPU of a stage after loading: the checkpoint's tensors, and those made from them."""
     layers = stage_layers(resolved.model.shape.layers, resolved.layout.pp)[index]
     tensors = tensors_by_group(resolved, index)
-    return tensors | made_while_loading(resolved, layers, tensors)
+    held = tensors | made_while_loading(resolved, layers, tensors) | _balanced_experts(resolved, layers, tensors)
+    return held | _kept_in_host_memory(resolved, tensors)
+
+
+def _balanced_experts(resolved: ResolvedRequest, layers: range, tensors: dict[str, float]) -> dict[str, float]:
+    """The copies of experts, and the buffer of one layer through which experts move
+    (vllm/distributed/eplb/eplb_state.py, 0.33.0)."""
+    experts, copies = resolved.model.shape.experts, resolved.request.redundant_experts
+    held = tensors.get("routed_experts", 0.0)
+    if experts is None or copies is None or not held:
+        return {}
+    moe_layers = sum(layer not in experts.dense_layers for layer in layers)
+    with_copies = held * (experts.count + copies) / experts.count
+    return {"redundant_experts": with_copies - held, "expert_buffer": with_copies / moe_layers}
+
+
+_OUTSIDE_LAYERS = ("embeddings", "head", "vision")
+"""Groups that are never kept in host memory."""
+
+
+def _kept_in_host_memory(resolved: ResolvedRequest, tensors: dict[str, float]) -> dict[str, float]:
+    """What leaves the GPU: parameters of layers, until so many bytes are out (vllm/model_executor/offloader/uva.py,
+    0.33.0)."""
+    if resolved.request.cpu_offload_gb is None:
+        return {}
+    in_layers = sum(size for group, size in tensors.items() if group not in _OUTSIDE_LAYERS)
+    return {"in_host_memory": -min(resolved.request.cpu_offload_gb * GIB, in_layers)}
 
 
 def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
@@ -162,6 +188,9 @@ def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
         "data parallelism": resolved.layout.dp > 1,
         "decode context parallelism": resolved.layout.dcp > 1,
         "linear attention": resolved.model.shape.linear is not None,
+        "eager mode": resolved.request.enforce_eager,
+        "balanced experts": resolved.request.redundant_experts is not None,
+        "weights in host memory": resolved.request.cpu_offload_gb is not None,
     }
     conditions = Conditions(
         release=resolved.version.release,
@@ -176,6 +205,7 @@ def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
 def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload:
     shape, experts = resolved.model.shape, resolved.model.shape.experts
     block_fp8 = resolved.model.expert_scheme is FP8_BLOCK
+    copies = resolved.request.redundant_experts or 0
     aligned = experts is not None and block_fp8 and resolved.at_least((9, 0))
     return Workload(
         tp=resolved.layout.tp,
@@ -188,10 +218,11 @@ def _workload(resolved: ResolvedRequest, *, last: bool, first: bool) -> Workload
         vocabulary=shape.vocabulary,
         experts_active=experts.active if experts else 0,
         expert_width=experts.width if experts else 0,
-        experts_local=-(-experts.count // resolved.layout.ep) if aligned and experts else 0,
+        experts_local=-(-(experts.count + copies) // resolved.layout.ep) if aligned and experts else 0,
         vision=first and shape.vision is not None,
         batched_tokens=resolved.batched_tokens,
         sequences=resolved.sequences,
+        graphs=not resolved.request.enforce_eager,
     )
 
 

@@ -162,6 +162,40 @@ def _experts(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"{resolved.model.name} has no experts for expert_parallel to distribute.",
             "Leave it out.",
         )
+    yield from _balanced(resolved)
+
+
+_BALANCED = {
+    "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "mixtral", "qwen3_5_moe",
+    "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "qwen3_vl_moe_text",
+}  # fmt: skip
+"""Model types whose classes implement `MixtureOfExperts` (vLLM 0.33.0, model_executor/models)."""
+
+_UNBALANCED_METHODS = ("awq", "gptq")
+"""Methods whose experts do not say `supports_eplb` (vLLM 0.33.0, layers/quantization)."""
+
+
+def _balanced(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Experts that are balanced by load (vLLM 0.33.0, config/parallel.py and fused_moe/layer.py)."""
+    copies, experts, ranks = resolved.request.redundant_experts, resolved.model.shape.experts, resolved.layout.ep
+    if copies is None or experts is None:
+        return
+    total = experts.count + copies
+    if ranks == 1:
+        text = "redundant_experts balances experts between ranks, and expert_parallel spreads them over one."
+        yield rejected("experts_not_spread", text, "Set expert_parallel with more than one rank, or leave it out.")
+    elif total % ranks:
+        yield rejected(
+            "redundant_experts_not_even",
+            f"{experts.count} experts and {copies} copies are {total}, which {ranks} ranks cannot share evenly.",
+            f"Set redundant_experts to {copies + -total % ranks}.",
+        )
+    kind, method = str(resolved.model.family.config.get("model_type")), resolved.model.quantization.method
+    if kind not in _BALANCED or method in _UNBALANCED_METHODS:
+        text = (
+            f"Whether vLLM balances experts of {resolved.model.name} ({kind}, {method or 'unquantised'}) is not known."
+        )
+        yield unknown("balancing_not_known", text, "Leave redundant_experts out.")
 
 
 def _batch(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engines.finding import Finding, rejected, warning
+from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.arguments import check_arguments
 from engines.rules.unused import check_unused
 from engines.versions import Version
@@ -16,6 +16,7 @@ def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
     yield from _block(resolved)
+    yield from _newer_settings(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, resolved.request.extra_args)
 
@@ -34,6 +35,18 @@ def _release(resolved: ResolvedRequest) -> Iterator[Finding]:
             "engine_older_than_recipe",
             f"vLLM {version} is older than {recipe}, which the recipe of {resolved.model.name} requires.",
         )
+
+
+_SETTINGS_READ_IN = Version(0, 33, 0)
+"""The release whose code says what `cpu_offload_gb` and `redundant_experts` hold."""
+
+
+def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Settings whose memory is known of the newest release only."""
+    names = [name for name in ("cpu_offload_gb", "redundant_experts") if getattr(resolved.request, name) is not None]
+    if names and resolved.version < _SETTINGS_READ_IN:
+        text = f"What {' and '.join(names)} hold in vLLM {resolved.version} is not known."
+        yield unknown("setting_not_known", text, f"Use vLLM {_SETTINGS_READ_IN}, or leave them out.")
 
 
 def _block(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -1,0 +1,79 @@
+"""Settings that change what a GPU holds, against the arithmetic of vLLM 0.33.0's own code."""
+
+from typing import Any
+
+import pytest
+
+from engines.vllm.memory.stages import memory_of, weights_by_group
+from tests.unit.planner.asking import GIB, codes, plan, resolved_request
+
+
+def _weights(model: str, gpu: str = "h200", **settings: Any) -> float:
+    return sum(weights_by_group(resolved_request(model, gpu, **settings), 0).values()) / GIB
+
+
+def test_eager_mode_has_no_graphs() -> None:
+    resolved = resolved_request("llama-3.1-8b", gpus_per_node=1, enforce_eager=True)
+    assert resolved.backend is not None
+    [stage] = memory_of(resolved, 139 * GIB, resolved.backend).stages
+    assert (stage.overhead.graphs_low, stage.overhead.graphs_high) == (0, 0)
+    planned = plan("llama-3.1-8b", gpus_per_node=1, enforce_eager=True)
+    assert planned.verdict == "fits"
+    assert "--enforce-eager" in planned.engine_args
+    assert "eager mode" in planned.overhead_widened_by
+
+
+_SPREAD: dict[str, Any] = {"tensor_parallel": 1, "data_parallel": 8, "expert_parallel": True}
+
+
+def test_copies_of_experts_and_the_buffer_of_a_layer_are_counted() -> None:
+    """Kimi-K2.5 has 384 experts of 44,040,192 weights in 60 layers, at 0.5625 B a weight: 23.1 MiB each. With 32 copies
+    a rank holds 52 of them instead of 48 in each layer, and 52 more for the layer that moves."""
+    each = 3 * 7168 * 2048 * 0.5625 / GIB
+    more = _weights("kimi-k2.5", **_SPREAD, redundant_experts=32) - _weights("kimi-k2.5", **_SPREAD)
+    assert more == pytest.approx(each * (4 * 60 + 52), rel=1e-6)
+    arguments = plan("kimi-k2.5", **_SPREAD, redundant_experts=32).engine_args
+    at = arguments.index("--enable-eplb")
+    assert arguments[at + 1 : at + 3] == ("--eplb-config", '{"num_redundant_experts": 32}')
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({**_SPREAD, "redundant_experts": 31}, "redundant_experts_not_even"),
+        ({"redundant_experts": 32}, "experts_not_spread"),
+        ({**_SPREAD, "redundant_experts": 32, "engine_version": "0.20.2"}, "setting_not_known"),
+        ({**_SPREAD, "redundant_experts": -1}, "value_not_valid"),
+        ({"cpu_offload_gb": 0.0}, "value_not_valid"),
+        ({"cpu_offload_gb": 40.0}, "host_memory_not_known"),
+        ({"cpu_offload_gb": 40.0, "host_memory_bytes": 300 * GIB}, "host_memory_too_small"),
+    ],
+)
+def test_what_the_engine_would_refuse_or_nobody_knows_is_named(settings: dict[str, Any], code: str) -> None:
+    assert code in codes(plan("kimi-k2.5", **settings))
+
+
+def test_experts_of_models_that_vllm_does_not_balance_leave_the_verdict_open() -> None:
+    planned = plan("minimax-m2.5", gpus_per_node=4, expert_parallel=True, redundant_experts=0)
+    assert planned.verdict == "unknown"
+    assert codes(planned) == {"balancing_not_known"}
+
+
+def test_weights_that_stay_in_host_memory_leave_the_gpu_and_need_the_pods_memory() -> None:
+    """Llama-3.1-8B in 16 bits is 15 GiB, of which 2 x 128,256 x 4,096 x 2 B are embedding and head."""
+    assert _weights("llama-3.1-8b", gpus_per_node=1, cpu_offload_gb=4.0) == pytest.approx(14.99 - 4, abs=0.01)
+    most = _weights("llama-3.1-8b", gpus_per_node=1, cpu_offload_gb=100.0)
+    assert most == pytest.approx(2 * 128_256 * 4096 * 2 / GIB + 0.03, abs=0.01)
+    settings = {"gpu": "l4", "gpus_per_node": 1, "max_model_len": 8192, "host_memory_bytes": 64 * GIB}
+    plain, kept = plan("llama-3.1-8b", **settings), plan("llama-3.1-8b", **settings, cpu_offload_gb=4.0)
+    assert (plain.verdict, kept.verdict) == ("fits", "fits")
+    assert plain.host.memory_bytes is not None
+    assert kept.host.memory_bytes == plain.host.memory_bytes + 4 * GIB
+    assert kept.max_context is not None
+    assert plain.max_context is not None
+    assert kept.max_context > plain.max_context
+
+
+@pytest.mark.parametrize("flag", ["--enforce-eager", "--enable-eplb", "--eplb-config", "--cpu-offload-gb"])
+def test_a_setting_of_its_own_is_not_given_as_an_extra_argument(flag: str) -> None:
+    assert codes(plan("kimi-k2.5", extra_args=(flag, "1"))) == {"argument_of_the_plan"}
