@@ -22,6 +22,8 @@ class Placement(TypedDict):
     """Number of nodes."""
     hostnames: NotRequired[Sequence[str]]
     """The nodes' names. Unset: unknown before the cluster exists, as in a cloud; `node_selector` selects the nodes."""
+    candidates: NotRequired[Sequence[str]]
+    """Names of the nodes that pods may choose from if `hostnames` is unset. Unset: any node."""
     node_selector: NotRequired[pulumi.Input[Mapping[str, str]]]
     """Labels of the nodes. Unset: any node."""
     taints: NotRequired[Sequence[arguments.Taint]]

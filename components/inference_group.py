@@ -16,9 +16,6 @@ from components.pods import fabric
 from components.pods.manifest import manifest
 from components.pods.server_pod import ServerPod
 
-LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
-"""Label of the leaders. Only leaders serve requests."""
-
 _RECREATED_AFTER_START = {"leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start": "true"}
 """Annotation that recreates a group only after all its pods have started. Without it, a check that fails before the
 engine starts would recreate the group in a tight loop, and the check's message would be lost with the pod."""

@@ -14,7 +14,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Service
 from components.arguments import Placement, ServerEngine, ServerPods, StartLimits, WeightSource, whole_numbers
 from components.cluster.api import cluster_api
 from components.in_pod.packaging import verifier_texts
-from components.inference_group import LEADER, disruption_budget, leader_worker_set
+from components.inference_group import disruption_budget, leader_worker_set
 from components.pods import fabric
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
@@ -97,7 +97,7 @@ class InferenceServer(pulumi.ComponentResource):
         port = self._pod.process(Role.ALONE).port
         workload = self._workload()
         self.answered = self._until_it_answers(workload, port)
-        service = self._service(port, self.answered.apply(lambda _: workload))
+        service = self._service(self.answered.apply(lambda _: workload))
         self.endpoint = pulumi.Output.concat(
             "http://", service.metadata["name"], ".", self._args["namespace"], ".svc:", str(port), "/v1"
         )
@@ -174,16 +174,12 @@ class InferenceServer(pulumi.ComponentResource):
         own_wait = pulumi.CustomTimeouts(create=seconds, update=seconds)
         return pulumi.ResourceOptions(parent=self, custom_timeouts=None if self._is_watched else own_wait)
 
-    def _service(self, port: int, serving: pulumi.Output[pulumi.Resource]) -> Service:
-        leaders = LEADER if self._serving.pods > 1 else {}
+    def _service(self, serving: pulumi.Output[pulumi.Resource]) -> Service:
         return Service(
             f"{self._name}-service",
             # The wait for the pods is enough: a server that is briefly down must not fail the Service.
             metadata=self._metadata() | {"name": self._service_name, "annotations": {"pulumi.com/skipAwait": "true"}},
-            spec={
-                "selector": self._labels | leaders,
-                "ports": [{"name": "http", "port": port, "target_port": "http"}],
-            },
+            spec=self._pod.service_spec(),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[serving]),
         )
 

@@ -10,11 +10,12 @@ from typing import Any, NotRequired, TypedDict, assert_never
 import pulumi
 from pulumi_kubernetes.core.v1 import Namespace
 
-from components.arguments import whole_numbers
+from components.arguments import Placement, whole_numbers
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
 from components.cluster.preflight import PreflightResult
 from components.inference_server import InferenceServer
-from components.planned.model import checked_cluster, planned_model
+from components.planned.cluster_check import checked_cluster
+from components.planned.model import planned_model
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.weight_prune import WeightPrune
@@ -105,9 +106,10 @@ class ServedModel(pulumi.ComponentResource):
             args["namespace"],
             args.get("kubeconfig"),
             args.get("context"),
+            self._service_name,
         )
         super().__init__("heavylift:index:ServedModel", name, {}, opts)
-        self._namespace = cluster.namespace
+        self._namespace, self._candidates = cluster.namespace, cluster.preflight.candidates
 
         namespace = self._made_namespace(cluster.preflight)
         nodes = self._nodes()
@@ -178,6 +180,10 @@ class ServedModel(pulumi.ComponentResource):
             case _:
                 assert_never(nodes.kind)
 
+    def _of_jobs(self, nodes: BareMetalGpuNodes) -> Placement:
+        """Returns the placement of the Jobs, whose pods ask for no GPU, so that they land only where the server can."""
+        return {**nodes.placement, "candidates": self._candidates}
+
     def _volume(
         self, nodes: BareMetalGpuNodes, preflight: PreflightResult, after: Sequence[pulumi.Resource]
     ) -> WeightVolume:
@@ -207,7 +213,7 @@ class ServedModel(pulumi.ComponentResource):
                 "model": self._args["model"],
                 "lock": self._lock(),
                 "volume": volume.source,
-                "placement": nodes.placement,
+                "placement": self._of_jobs(nodes),
                 "image": stage.image,
                 "sources": stage.sources,
                 "fan_out": self._planned.stack.fan_out,
@@ -265,7 +271,7 @@ class ServedModel(pulumi.ComponentResource):
                 "lock": self._lock(),
                 "keep_newest": keep_newest,
                 "volume": volume.source,
-                "placement": nodes.placement,
+                "placement": self._of_jobs(nodes),
                 "image": self._planned.stack.stage.image,
                 "program": stage.program,
                 "owner": stage.owner,

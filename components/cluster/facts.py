@@ -29,6 +29,8 @@ class NodeFacts:
     taints: Sequence[Mapping[str, str]] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
     """Quantity that all pods together can request, by resource."""
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    """Quantity that the node has, by resource. `ephemeral-storage`: the kubelet's file system."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def node_facts(node: dict[str, Any]) -> NodeFacts:
         labels=node["metadata"].get("labels") or {},
         taints=spec.get("taints") or [],
         allocatable=status.get("allocatable") or {},
+        capacity=status.get("capacity") or {},
     )
 
 

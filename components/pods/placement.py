@@ -25,6 +25,8 @@ class PodPlacement:
     """Number of nodes."""
     hostnames: Sequence[str] = ()
     """Names of the nodes. Pods run only on these, with one stager on each. Empty: unknown before the cluster exists."""
+    candidates: Sequence[str] = ()
+    """Names of the nodes that pods may choose from if `hostnames` is empty. Empty: any node."""
     node_selector: pulumi.Input[Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes. Empty: any node."""
     taints: Sequence[Taint] = ()
@@ -48,6 +50,7 @@ class PodPlacement:
         return cls(
             nodes=args["nodes"],
             hostnames=tuple(hostnames),
+            candidates=tuple(args.get("candidates") or ()),
             node_selector=args.get("node_selector") or {},
             taints=tuple(read_section(Taint, "taints", taint) for taint in args.get("taints") or ()),
             gpu_resource=args.get("gpu_resource"),
@@ -59,7 +62,7 @@ class PodPlacement:
         """Returns the scheduling fields of a pod spec: any of these nodes, or only `hostname`."""
         fields = {
             "node_selector": self._selector(hostname),
-            "affinity": {} if hostname else only_on(self.hostnames),
+            "affinity": {} if hostname else only_on(self.hostnames or self.candidates),
             "tolerations": [_toleration(taint) for taint in self.taints],
         }
         return {name: value for name, value in fields.items() if isinstance(value, pulumi.Output) or value}

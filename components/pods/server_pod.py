@@ -33,6 +33,10 @@ _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
 _PROGRAMS = {"name": "verifier", "mount_path": _PROGRAMS_MOUNT, "read_only": True}
 
 
+_LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+"""Label of the leaders. Only leaders serve requests."""
+
+
 @dataclass(frozen=True)
 class ServerPod:
     """The pods of one server: what they share, and their specs by role."""
@@ -82,6 +86,15 @@ class ServerPod:
             ready_seconds=self.serving.engine_ready_seconds,
         )
         return engine_of(self.serving.engine).process(start, role)
+
+    def service_spec(self) -> dict[str, Any]:
+        """Returns the spec of the Service of all servers."""
+        leaders = _LEADER if self.serving.pods > 1 else {}
+        port = self.process(Role.ALONE).port
+        return {
+            "selector": self.labels | leaders,
+            "ports": [{"name": "http", "port": port, "target_port": "http"}],
+        }
 
     def _fabric(self, role: Role) -> Fabric | None:
         return None if role is Role.ALONE else self.placement.fabric

@@ -65,8 +65,10 @@ def test_a_pod_that_would_not_be_admitted_is_told_before_anything_is_staged_and_
     label = "pod-security.kubernetes.io/enforce"
     kubectl("label", "namespace", NAMESPACE, f"{label}=restricted")
     words = given_up(served)
-    assert f"namespace '{NAMESPACE}' would not take the server's pod, nothing was created:" in words
-    assert 'violates PodSecurity "restricted' in words
+    assert f"namespace '{NAMESPACE}' would not take what this stack makes, nothing was created:" in words
+    for what in ("the server's pod", "the stage pod"):
+        assert f'{what}: pods "' in words
+        assert f"{what}: weights of kind host-path need a namespace without this Pod Security level" in words
 
     kubectl("label", "namespace", NAMESPACE, f"{label}-")
     up = served.project.up()

@@ -105,8 +105,7 @@ class StagerJob:
             "restart_policy": "Never",
             **self.security.pod(),
             **(account or {"automount_service_account_token": False}),
-            **self.placement.scheduling(volume.hostname),
-            **(self._one_per_node() if volume.nodes > 1 else {}),
+            **self._scheduling(volume),
             **({"init_containers": list(init_containers)} if init_containers else {}),
             "containers": [container],
             "volumes": [
@@ -120,15 +119,19 @@ class StagerJob:
     def _own_scratch(self) -> list[str]:
         return [_TEMPORARY["name"]] if self.security.is_restricted else []
 
-    def _one_per_node(self) -> dict[str, Any]:
-        """Returns the affinity that puts the pods of one Job on different nodes if the nodes' names are unknown.
+    def _scheduling(self, volume: PlacedVolume) -> dict[str, Any]:
+        """Returns the scheduling fields: the volume's nodes, and one pod on each if the nodes' names are unknown.
 
         Limit: a pod that restarts after another pod has finished may run on the other pod's node, and its own node
         stays empty. The server's verifier then fails on that node.
         """
+        fields = self.placement.scheduling(volume.hostname)
+        if volume.nodes == 1:
+            return fields
         same = {"label_selector": {"match_labels": labels(self.instance, self.component)}}
         required = [same | {"topology_key": HOSTNAME_LABEL}]
-        return {"affinity": {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": required}}}
+        apart = {"pod_anti_affinity": {"required_during_scheduling_ignored_during_execution": required}}
+        return fields | {"affinity": fields.get("affinity", {}) | apart}
 
     def container(
         self,

@@ -1,19 +1,26 @@
-"""Whether the API server would take the server's pods, with answers as a real one gives them."""
+"""Whether the API server would take what the stack makes, with answers as a real one gives them."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.cluster.admission import refusals
-from components.planned import server_pods
-from components.planned.server_pods import server_pods_to_come
+from components.cluster.admission import Creation, refusals
+from components.planned import to_come
+from components.planned.model import PlannedModel
+from components.planned.to_come import creations
+from components.pods.labels import labels
 from config.stack.file import read_stack_file
+from planner import fit, time_limits
+from planner.stack_request import request_of_stack
 from tests.unit.components.api_server import Answer, api_server
-from tests.unit.components.samples import serving
 
 PODS = "/api/v1/namespaces/serving/pods"
-POD = {"metadata": {"generateName": "server-"}, "spec": {"containers": []}}
+SERVICE = "/api/v1/namespaces/serving/services/h200"
+POD = Creation("the server's pod", "api/v1:pods", {"metadata": {"generateName": "server-"}, "spec": {"containers": []}})
+TAKEN = "the Service: h200 exists already, and this stack did not make it; delete it, or "
 PROGRAM = Path(__file__).parents[3]
 
 
@@ -35,15 +42,26 @@ def said(status: int, message: str) -> list[str]:
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (403, 'pods \\"server-x\\" is forbidden: violates PodSecurity \\"restricted:latest\\": hostPath volumes'),
+        (403, 'pods \\"server-x\\" is forbidden: violates PodSecurity \\"restricted:latest\\": runAsNonRoot != true'),
         (403, 'pods \\"server-x\\" is forbidden: failed quota: team: must specify limits.cpu for: engine'),
         (403, 'pods \\"server-x\\" is forbidden: maximum memory usage per Container is 64Gi, but limit is 272Gi'),
         (400, 'admission webhook \\"validate.kyverno.svc-fail\\" denied the request: images must be signed'),
         (422, 'Pod \\"server-x\\" is invalid: spec.containers[0].image: Required value'),
+        (403, "exceeded quota: t, requested: limits.memory=272Gi, used: limits.memory=0, limited: limits.memory=64Gi"),
+        (
+            403,
+            "exceeded quota, requested: limits.cpu=8,pods=1, used: limits.cpu=0,pods=1, limited: limits.cpu=4,pods=9",
+        ),
     ],
 )
 def test_a_refusal_is_told_once_in_the_clusters_words(status: int, message: str) -> None:
-    assert said(status, message) == [message.replace('\\"', '"')]
+    assert said(status, message) == ["the server's pod: " + message.replace('\\"', '"')]
+
+
+def test_a_host_path_that_the_namespace_refuses_is_told_with_the_way_out() -> None:
+    words = said(403, "violates PodSecurity baseline: hostPath volumes (volume weights)")
+    assert words[1].startswith("the server's pod: weights of kind host-path need a namespace without this Pod Security")
+    assert "heavylift:weights.kind claim" in words[1]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +69,7 @@ def test_a_refusal_is_told_once_in_the_clusters_words(status: int, message: str)
     [
         (201, "made"),
         (403, 'pods is forbidden: User \\"ci\\" cannot create resource \\"pods\\" in API group \\"\\"'),
-        (403, 'pods \\"server-x\\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8'),
+        (403, "exceeded quota: t, requested: limits.cpu=8, used: limits.cpu=8, limited: limits.cpu=12"),
         (404, 'namespaces \\"serving\\" not found'),
         (500, "failed calling webhook: connection refused"),
         (503, "apiserver is shutting down"),
@@ -62,16 +80,52 @@ def test_what_is_not_about_the_pod_refuses_nothing(status: int, message: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "containers"), [("h200", ["engine"]), ("dev", ["engine"]), ("h100x16", ["engine"] * 2)]
+    ("owner", "reasons"),
+    [
+        (labels("h200", "chat-server"), []),
+        (
+            labels("other", "server"),
+            [TAKEN],
+        ),
+        ({}, [TAKEN]),
+    ],
 )
-def test_the_pods_are_those_that_will_be_made(
-    monkeypatch: pytest.MonkeyPatch, name: str, containers: list[str]
-) -> None:
-    monkeypatch.setattr(server_pods, "stack_name", lambda: name)
+def test_a_service_of_somebody_else_with_this_name_is_told(owner: dict[str, str], reasons: list[str]) -> None:
+    service = Creation(
+        "the Service", "api/v1:services", {"metadata": {"name": "h200", "labels": labels("h200", "server")}}
+    )
+    taken = (409, '{"message": "services \\"h200\\" already exists"}')
+    answers: dict[str, Answer] = {
+        "/api/v1/namespaces/serving/services": taken,
+        SERVICE: {"metadata": {"name": "h200", "labels": owner}},
+    }
+    with api_server(answers) as api:
+        found = refusals(api, "serving", [service])
+    assert [words[: len(reason)] for words, reason in zip(found, reasons, strict=True)] == reasons
+
+
+def coming(monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, list[Any]]:
+    """What a committed stack is about to create, as JSON, by what it is."""
+    monkeypatch.setattr(to_come, "stack_name", lambda: name)
     stack = read_stack_file(PROGRAM / f"Pulumi.{name}.yaml")
-    pods = server_pods_to_come(stack, serving(nodes=len(containers), gpus=0 if name == "dev" else 8), "0" * 16)
-    assert [container["name"] for pod in pods for container in pod["spec"]["containers"]] == containers
-    for pod in pods:
-        assert {"name": "weights", "mountPath": "/weights", "readOnly": True} in (
-            pod["spec"]["containers"][0]["volumeMounts"]
-        )
+    request = request_of_stack(stack, None)
+    plan = fit(request)
+    planned = PlannedModel(stack, None, plan, time_limits(plan, request, full_verification=False))
+    found: dict[str, list[Any]] = {}
+    for creation in creations(planned, name):
+        found.setdefault(creation.what, []).append(json.loads(json.dumps(creation.body)))
+    return found
+
+
+@pytest.mark.parametrize(("name", "pods"), [("h200", 1), ("dev", 1), ("h100x16", 2)])
+def test_the_objects_are_those_that_will_be_made(monkeypatch: pytest.MonkeyPatch, name: str, pods: int) -> None:
+    found = coming(monkeypatch, name)
+    assert len(found["the server's pod"]) == pods
+    for pod in found["the server's pod"]:
+        [container] = pod["spec"]["containers"]
+        assert {"name": "weights", "mountPath": "/weights", "readOnly": True} in container["volumeMounts"]
+    [stage], [job], [service] = (found[what] for what in ("the stage pod", "the stage Job", "the Service"))
+    assert [container["name"] for container in stage["spec"]["containers"]] == ["stage"]
+    assert job["spec"]["template"]["spec"] == stage["spec"]
+    assert service["metadata"]["name"] == name
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == ["http"]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from components.cluster.facts import ClusterFacts, NodeFacts, VolumeFacts
-from components.cluster.preflight import node_faults, stray_stage, volume_faults
+from components.cluster.nodes_fit import node_faults, stage_candidates, stray_server
+from components.cluster.preflight import unmounted_disks, volume_faults
 from config.stack.sections import StackConfig
 
 GIB = 2**30
@@ -288,13 +289,57 @@ def test_a_node_with_less_memory_or_fewer_cpus_than_the_server_asks_for_is_a_fau
     assert node_faults(stack, [replace(NODE, allocatable={**room, "cpu": "48", "memory": "256Gi"})]) == []
 
 
-def test_a_stage_pod_that_may_land_where_the_server_cannot_is_a_warning() -> None:
-    nodes = {key: value for key, value in SECTIONS["nodes"].items() if key != "names"}
-    claim = StackConfig.parse(SECTIONS | {"nodes": nodes, "weights": {"kind": "claim"}})
-    cpu = NodeFacts("cpu-0", allocatable={"cpu": "8"})
-    words = stray_stage(claim, [NODE, cpu]) or ""
-    assert words.startswith("the weights may be staged on cpu-0, which cannot serve")
-    assert stray_stage(claim, [NODE]) is None
-    closed = replace(cpu, taints=[{"key": "control-plane", "effect": "NoSchedule"}])
-    assert stray_stage(claim, [NODE, closed, replace(cpu, cordoned=True)]) is None
-    assert stray_stage(STACK, [NODE, cpu]) is None, "its nodes are named"
+UNNAMED = StackConfig.parse(
+    SECTIONS
+    | {
+        "nodes": {key: value for key, value in SECTIONS["nodes"].items() if key != "names"},
+        "weights": {"kind": "claim"},
+    }
+)
+CPU = NodeFacts("cpu-0", labels={"kubernetes.io/hostname": "cpu-0"}, allocatable={"cpu": "8"})
+
+
+def test_the_jobs_land_only_on_nodes_that_can_serve() -> None:
+    """A class of local disks binds a claim to the node of its first pod, and keeps the weights there."""
+    other = replace(NODE, name="h200-1", labels={**NODE.labels, "kubernetes.io/hostname": "rack-1"})
+    small = replace(NODE, name="h200-2", allocatable={"nvidia.com/gpu": "4", "rdma/ib": "8"})
+    assert stage_candidates(UNNAMED, [NODE, other, small, CPU]) == ["h200-0", "rack-1"]
+    assert stage_candidates(UNNAMED, [NODE, other]) == (), "any node can serve"
+    assert stage_candidates(STACK, [NODE, CPU]) == (), "its nodes are named"
+
+
+def test_a_node_that_is_closed_to_the_jobs_anyway_binds_them_to_nothing() -> None:
+    closed = replace(CPU, taints=[{"key": "control-plane", "effect": "NoSchedule"}])
+    assert stage_candidates(UNNAMED, [NODE, closed, replace(CPU, cordoned=True)]) == ()
+
+
+def test_a_server_that_may_start_on_gpus_of_another_kind_is_a_warning() -> None:
+    h100 = replace(NODE, name="h100-0", labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
+    words = stray_server(UNNAMED, [NODE, h100]) or ""
+    assert words.startswith("the server may start on h100-0, whose GPUs are not h200")
+    assert stray_server(UNNAMED, [NODE, CPU, replace(h100, allocatable={"nvidia.com/gpu": "4"})]) is None
+    assert stray_server(STACK, [NODE, h100]) is None, "its nodes are named"
+
+
+def test_a_node_without_disk_for_the_stage_pod_is_a_fault() -> None:
+    room = {**NODE.allocatable, "ephemeral-storage": "500Mi"}
+    [fault] = node_faults(STACK, [replace(NODE, allocatable=room)])
+    assert fault.startswith("node h200-0: has 0.5Gi of ephemeral-storage allocatable, and the stage pod asks for 1.0Gi")
+    assert node_faults(STACK, [replace(NODE, allocatable={**room, "ephemeral-storage": "940Gi"})]) == []
+
+
+def test_disk_pressure_is_named_and_not_called_a_taint_that_the_stack_lacks() -> None:
+    taints = [*NODE.taints, {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]
+    [fault] = node_faults(STACK, [replace(NODE, taints=taints)])
+    assert fault.startswith("node h200-0: is short of disk: make room on its root or image file system")
+
+
+def test_weights_that_fit_only_on_a_disk_of_their_own_are_a_warning_where_no_mount_point_is_named() -> None:
+    weights = {"kind": "local", "path": "/data/weights"}
+    elsewhere = StackConfig.parse(SECTIONS | {"weights": weights})
+    small = replace(NODE, capacity={"ephemeral-storage": "500Gi"})
+    words = unmounted_disks(elsewhere, [small], 1200 * GIB) or ""
+    assert words.startswith("heavylift:weights.path: /data/weights must be the mount point of a disk of its own")
+    assert "h200-0 536.9 GB" in words
+    assert unmounted_disks(elsewhere, [replace(NODE, capacity={"ephemeral-storage": "2Ti"})], 1200 * GIB) is None
+    assert unmounted_disks(STACK, [small], 1200 * GIB) is None, "the stack names the mount point"
