@@ -14,6 +14,7 @@ from typing import Any
 from config.catalogue import Checkpoint, Gguf, ModelFamily, ServingRecipe
 from config.checkpoint.config_fields import config_faults, quantization_faults
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
+from config.checkpoint.layers import layer_count
 from config.checkpoint.quantization import read_quantization
 from config.checkpoint.safetensors import (
     LENGTH_BYTES,
@@ -63,11 +64,12 @@ def _safetensors_checkpoint(directory: Path) -> tuple[ModelFamily, Checkpoint]:
     try:
         config = _config(directory / "config.json")
         text = {**config, **(config.get("text_config") or {})}
+        layers = layer_count(text)
         declared = _quantization(directory, config)
         files = _safetensors_files(directory)
         headers = [_header(path) for path in files]
-        groups = header_groups(headers, int(text["num_hidden_layers"])) if headers else ()
-        strange = unknown_tensors(headers, int(text["num_hidden_layers"]))
+        groups = header_groups(headers, layers) if headers else ()
+        strange = unknown_tensors(headers, layers)
         staged = _staged_bytes(directory)
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as fault:
         raise DirectoryError(f"{directory} cannot be read: {fault!r}") from fault

@@ -13,7 +13,7 @@ from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkp
 from config.checkpoint.directory import read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
 from config.checkpoint.shape import Shape, read_shape
-from config.checkpoint.tensors import Place, TensorGroup, derived_groups, measured_groups
+from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,12 @@ class ModelSpec:
     @property
     def expert_scheme(self) -> Scheme:
         """How the routed experts are stored."""
-        experts = self.shape.experts
-        layer = len(experts.dense_layers) if experts else 0
-        return self.quantization.scheme(f"model.layers.{layer}.mlp.experts.0.gate_proj")
+        return self.quantization.scheme(first_expert(self.shape))
 
     @property
     def shared_expert_scheme(self) -> Scheme:
         """How the shared expert is stored."""
-        experts = self.shape.experts
-        layer = len(experts.dense_layers) if experts else 0
-        return self.quantization.scheme(f"model.layers.{layer}.mlp.shared_experts.gate_proj")
+        return self.quantization.scheme(first_expert(self.shape).replace("experts.0", "shared_experts"))
 
     @property
     def dense_scheme(self) -> Scheme:

@@ -12,10 +12,19 @@ from typing import Any
 
 def rotary_table_bytes(text: Mapping[str, Any]) -> int:
     """Bytes of the tables of a text model; 0 where it has no rotary positions."""
+    if text.get("model_type") == "nemotron_h":
+        return 0
     by_kind = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    tables = [each for each in by_kind.values() if isinstance(each, Mapping)] or [by_kind]
-    indexers = 2 if text.get("index_topk") else 1
-    return indexers * _bytes(text) * sum(_positions(text, table) * _dimensions(text, table) for table in tables)
+    kinds = {kind: each for kind, each in by_kind.items() if isinstance(each, Mapping)} or {"": by_kind}
+    size = sum(_positions(text, table) * _dimensions(text, kind, table) for kind, table in kinds.items())
+    return _tables(text) * _bytes(text) * size
+
+
+def _tables(text: Mapping[str, Any]) -> int:
+    """Tables of each kind: one more for an indexer that rotates in another order, or for windows with another base."""
+    indexer = bool(text.get("index_topk")) and not text.get("indexer_rope_interleave")
+    windows = text.get("swa_rope_theta", text.get("rope_theta")) != text.get("rope_theta")
+    return 1 + indexer + windows
 
 
 def _bytes(text: Mapping[str, Any]) -> int:
@@ -36,7 +45,7 @@ def _positions(text: Mapping[str, Any], scaling: Mapping[str, Any]) -> int:
     return int(most * factor) if (scaling.get("rope_type") or scaling.get("type")) == "linear" else most
 
 
-def _dimensions(text: Mapping[str, Any], scaling: Mapping[str, Any]) -> int:
+def _dimensions(text: Mapping[str, Any], kind: str, scaling: Mapping[str, Any]) -> int:
     """Elements of a row: a sine and a cosine for each pair of rotated dimensions."""
     if text.get("qk_rope_head_dim"):
         return int(text["qk_rope_head_dim"])
@@ -44,5 +53,10 @@ def _dimensions(text: Mapping[str, Any], scaling: Mapping[str, Any]) -> int:
     if not heads:
         return 0
     head = text.get("head_dim") or (text.get("hidden_size") or 0) // heads
+    if kind == "full_attention":
+        head = text.get("global_head_dim") or head
+    if scaling.get("rope_type") == "proportional":
+        # The dimensions that do not turn have an angle of zero.
+        return int(head)
     share = scaling.get("partial_rotary_factor") or text.get("partial_rotary_factor") or 1
     return int(text.get("rotary_dim") or head * share)

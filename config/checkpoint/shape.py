@@ -7,32 +7,47 @@ planner reports it and never guesses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from config.checkpoint.layers import (
+    blocks,
+    indexer_layers,
+    layer_count,
+    layer_kinds,
+    network_widths,
+    networks,
+    odd_blocks,
+)
 from config.checkpoint.rotary import rotary_table_bytes
+from config.checkpoint.vision import Vision, read_vision
 
 Config = Mapping[str, Any]
 
 _SAID_BY = {
     "linear_attn_config": "Kimi delta attention (linear_attn_config)",
     "compress_ratios": "compressed attention (compress_ratios)",
-    "attention_chunk_size": "chunked local attention (attention_chunk_size)",
-    "hybrid_override_pattern": "Mamba layers (hybrid_override_pattern)",
-    "layers_block_type": "mixed block types (layers_block_type)",
     "mamba_d_state": "Mamba layers (mamba_d_state)",
     "ssm_cfg": "Mamba layers (ssm_cfg)",
     "num_kv_shared_layers": "layers that share a KV cache (num_kv_shared_layers)",
-    "attention_k_eq_v": "keys that serve as values (attention_k_eq_v)",
-    "num_global_key_value_heads": "layers with other heads (num_global_key_value_heads)",
+    "hidden_size_per_layer_input": "embeddings of each layer (hidden_size_per_layer_input)",
     "sparse_attention_config": "sparse attention (sparse_attention_config)",
-    "block_configs": "layers that differ one by one (block_configs)",
-    "index_topk_freq": "an indexer shared between layers (index_topk_freq)",
-    "index_topk_pattern": "an indexer shared between layers (index_topk_pattern)",
 }
-"""Fields whose presence means an attention that the planner has no formula for."""
+"""Fields whose presence means an attention or network that the planner has no formula for."""
 
-_LAYER_KINDS = {"full_attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
+_READ_IN = {
+    "attention_chunk_size": ({"llama4_text", "mimo_v2_flash"}, "chunked local attention (attention_chunk_size)"),
+    "hybrid_override_pattern": ({"nemotron_h"}, "Mamba layers (hybrid_override_pattern)"),
+    "layers_block_type": ({"nemotron_h"}, "mixed block types (layers_block_type)"),
+    "attention_k_eq_v": ({"gemma4_text"}, "keys that serve as values (attention_k_eq_v)"),
+    "num_global_key_value_heads": ({"gemma4_text"}, "layers with other heads (num_global_key_value_heads)"),
+    "block_configs": ({"nemotron-nas"}, "layers that differ one by one (block_configs)"),
+    "hybrid_layer_pattern": ({"mimo_v2_flash"}, "layers of two kinds (hybrid_layer_pattern)"),
+    "moe_latent_size": ({"nemotron_h"}, "experts of another width than the hidden state (moe_latent_size)"),
+    "index_topk_freq": ({"glm_moe_dsa", "deepseek_v32"}, "an indexer shared between layers (index_topk_freq)"),
+    "index_topk_pattern": ({"glm_moe_dsa", "deepseek_v32"}, "an indexer shared between layers (index_topk_pattern)"),
+}
+"""Fields that have a formula for some model types, by which vLLM reads them, and not for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,8 @@ class Indexer:
     head_dim: int
     chosen: int
     """Tokens that it chooses."""
+    layers: tuple[int, ...]
+    """Layers that have one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,16 @@ class GroupedAttention:
     bias: bool
     head_norms: str
     """Norms of queries and keys: `none`, `head` (one per head width) or `layer` (over all heads)."""
+    value_dim: int = 0
+    """Width of a value head where it differs from that of a key; 0: it does not."""
+    output_bias: bool = False
+    sinks: bool = False
+    """Each query head has a sink."""
+
+    @property
+    def key_value_width(self) -> int:
+        """Elements that one key-value head keeps of a token."""
+        return self.head_dim + (self.value_dim or self.head_dim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,29 @@ class LinearAttention:
     def channels(self) -> int:
         """Channels of the short convolution: queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba:
+    """Mamba-2: a state of fixed size per sequence."""
+
+    heads: int
+    head_dim: int
+    groups: int
+    state: int
+    kernel: int
+    state_bytes: int
+    """Bytes per element of the state."""
+
+    @property
+    def inner(self) -> int:
+        """Width of the heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """Channels of the short convolution."""
+        return self.inner + 2 * self.groups * self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +156,12 @@ class Experts:
     """Bytes per router weight as the engine holds it."""
     dense_layers: tuple[int, ...]
     """Layers that have a dense network instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Vision:
-    """The vision encoder with its projector."""
-
-    depth: int
     hidden: int
-    width: int
-    patch_parameters: int
-    position_parameters: int
-    projector_parameters: int
-    deep_levels: int
-    """Layers of the encoder whose states go into the language model too, each through a projector of its own."""
-    projector_split: bool
-    """The projector is cut by tensor parallelism, not the same on every rank."""
-    closing_norm: bool
+    """Width of what goes in and out of a routed expert."""
+    gated: bool
+    """Three matrices, of which one is a gate; else two."""
+    biased: bool
+    """The matrices have biases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +175,18 @@ class Shape:
     dense_width: int
     max_context: int
     attention: LatentAttention | GroupedAttention | None
+    windowed: GroupedAttention | None
+    """The attention of sliding layers where it differs."""
     linear: LinearAttention | None
+    mamba: Mamba | None
     layer_kinds: tuple[str, ...]
-    """`full`, `sliding` or `linear`, one per layer."""
+    """`full`, `sliding`, `chunked`, `linear`, `mamba` or `none`, one per layer."""
+    networks: tuple[str, ...]
+    """`dense`, `experts`, `both` or `none`, one per layer."""
+    widths: tuple[int, ...]
+    """Width of the dense network of each layer where layers differ."""
     window: int
-    """Tokens that a sliding layer sees; 0: there is none."""
+    """Tokens that a sliding layer sees, or of a chunk; 0: there is none."""
     experts: Experts | None
     vision: Vision | None
     layer_norms: int
@@ -160,87 +206,113 @@ class Shape:
         """Attention heads of the language model, which tensor parallelism must divide."""
         return self.attention.heads if self.attention else 0
 
+    def attention_of(self, layer: int) -> LatentAttention | GroupedAttention | None:
+        """The attention of a layer; None: it has none, or a state instead."""
+        kind = self.layer_kinds[layer]
+        if kind not in ("full", "sliding", "chunked"):
+            return None
+        return self.windowed if self.windowed and kind == "sliding" else self.attention
+
 
 def read_shape(config: Config) -> Shape:
     """The shape that a `config.json` describes; a nested text model is found, and its fields go first."""
     text = {**config, **(config.get("text_config") or {})}
-    unknown = [f"its {what}" for field, what in _SAID_BY.items() if text.get(field)]
-    if text.get("index_topk") and not text.get("kv_lora_rank"):
-        unknown.append("its sparse attention without a latent cache (index_topk)")
-    missing = [field for field in ("num_hidden_layers", "hidden_size", "vocab_size") if not text.get(field)]
-    if missing:
-        unknown.append(f"its config.json, which has no {', '.join(missing)}")
-    kinds, odd = _layer_kinds(text)
-    unknown += [f"its {kind} layers" for kind in odd]
-    attention = None if missing else _attention(text)
+    layers, model_type = layer_count(text), _model_type(text)
+    kinds, odd = layer_kinds(text)
+    unknown = _unknown(text, layers) + [f"its {kind} layers" for kind in odd]
+    attention = None if unknown and not _has_sizes(text, layers) else _attention(text)
     if attention is None and not unknown:
         unknown.append("its attention: neither kv_lora_rank nor num_attention_heads is given")
+    experts = _experts(text)
     return Shape(
-        layers=text.get("num_hidden_layers") or 0,
+        layers=layers,
         hidden=text.get("hidden_size") or 0,
         vocabulary=text.get("vocab_size") or 0,
         tied_embeddings=bool(text.get("tie_word_embeddings", False)),
-        dense_width=text.get("intermediate_size") or 0,
+        dense_width=text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0,
         max_context=text.get("max_position_embeddings") or 0,
         attention=attention,
+        windowed=_windowed(text, attention),
         linear=_linear(text),
+        mamba=_mamba(text) if blocks(text) else None,
         layer_kinds=kinds,
-        window=(text.get("sliding_window") or 0) if "sliding" in kinds else 0,
-        experts=_experts(text),
-        vision=_vision(config.get("vision_config") or {}, text),
-        layer_norms=4 if _model_type(text) in _FOUR_NORMS else 2,
+        networks=networks(text, experts=experts is not None),
+        widths=network_widths(text),
+        window=_window(text, kinds),
+        experts=experts,
+        vision=read_vision(config, text),
+        layer_norms=_layer_norms(text),
         rotary_table=rotary_table_bytes(text),
         mtp_layers=_mtp_layers(text),
-        derivable=_model_type(text) in _DERIVABLE,
-        checked=_model_type(text) in _DERIVABLE | _PLAIN,
+        derivable=model_type in _DERIVABLE,
+        checked=model_type in _DERIVABLE | _PLAIN,
         unknown=tuple(unknown),
     )
 
 
+def _has_sizes(text: Config, layers: int) -> bool:
+    return bool(layers and text.get("hidden_size") and text.get("vocab_size"))
+
+
+def _unknown(text: Config, layers: int) -> list[str]:
+    """What the fields say that has no formula, and the fields that are missing."""
+    found = [f"its {what}" for field, what in _SAID_BY.items() if text.get(field)]
+    found += [
+        f"its {what}" for field, (types, what) in _READ_IN.items() if text.get(field) and _model_type(text) not in types
+    ]
+    if text.get("index_topk") and not text.get("kv_lora_rank"):
+        found.append("its sparse attention without a latent cache (index_topk)")
+    sizes = {"num_hidden_layers": layers, "hidden_size": text.get("hidden_size"), "vocab_size": text.get("vocab_size")}
+    if missing := [field for field, size in sizes.items() if not size]:
+        found.append(f"its config.json, which has no {', '.join(missing)}")
+    return found + [f"its {what} (block_configs)" for what in odd_blocks(text)]
+
+
 _DERIVABLE = {
-    "deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma3_text", "glm_moe_dsa", "kimi_k2", "llama", "minimax_m2",
-    "mistral", "mixtral", "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
-    "qwen3_vl_moe_text", "qwen3_vl_text",
+    "deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma3_text", "gemma4_text", "glm_moe_dsa", "gpt_oss", "kimi_k2",
+    "llama", "llama4_text", "mimo", "mimo_v2_flash", "minimax_m2", "mistral", "mixtral", "nemotron-nas", "nemotron_h",
+    "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text",
+    "qwen3_vl_text",
 }  # fmt: skip
-"""Model types whose tensors `config.checkpoint.tensors` derives to the byte."""
+"""Model types whose tensors `config.checkpoint.tensors` derives."""
 
 _HEAD_NORMS = dict.fromkeys(
-    ("gemma3_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text", "qwen3_vl_text"),
+    (
+        "gemma3_text", "gemma4_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text",
+        "qwen3_vl_text",
+    ),
     "head",
-)
-_PLAIN = {"gpt_oss", "phi3", "qwen2_moe"}
+)  # fmt: skip
+_PLAIN = {"phi3", "qwen2_moe"}
 """Further model types whose attention is what their fields say; their tensors need headers."""
 
-_FOUR_NORMS = {"gemma3_text"}
 _SHARED_GATE = {"qwen2_moe", "qwen3_5_moe_text"}
-_ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"}
+_ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "mimo_v2_flash", "nemotron_h"}
+_WIDE_ROUTER = {"minimax_m2", "mimo_v2_flash"}
+"""Model types whose router the engine holds in 32 bits."""
 
 
 def _model_type(text: Config) -> str:
     return str(text.get("model_type", ""))
 
 
-def _layer_kinds(text: Config) -> tuple[tuple[str, ...], list[str]]:
-    """The kind of each layer, and the names of kinds that are not known."""
-    layers = text.get("num_hidden_layers") or 0
-    listed = text.get("layer_types")
-    if listed:
-        odd = sorted({kind for kind in listed if kind not in _LAYER_KINDS})
-        return tuple(_LAYER_KINDS.get(kind, "full") for kind in listed), odd
-    if any(kind != 1 for kind in text.get("attn_type_list") or ()):
-        return ("full",) * layers, ["lightning attention (attn_type_list)"]
-    if interval := text.get("full_attention_interval"):
-        return _every(interval, layers, "linear"), []
-    if (pattern := text.get("sliding_window_pattern")) and text.get("sliding_window"):
-        return _every(pattern, layers, "sliding"), []
-    if text.get("sliding_window") and text.get("use_sliding_window", "kv_lora_rank" not in text):
-        return ("sliding",) * layers, []
-    return ("full",) * layers, []
+def _layer_norms(text: Config) -> int:
+    """Norms of the width of the hidden state in each layer."""
+    match _model_type(text):
+        case "gemma3_text":
+            return 4
+        case "gemma4_text":
+            return 7 if text.get("enable_moe_block") else 4
+        case "nemotron_h":
+            return 1
+        case _:
+            return 2
 
 
-def _every(interval: int, layers: int, others: str) -> tuple[str, ...]:
-    """Every `interval`-th layer full, the others of another kind."""
-    return tuple("full" if (layer + 1) % interval == 0 else others for layer in range(layers))
+def _window(text: Config, kinds: tuple[str, ...]) -> int:
+    if "chunked" in kinds:
+        return int(text.get("attention_chunk_size") or 0)
+    return int(text.get("sliding_window") or 0) if "sliding" in kinds else 0
 
 
 def _attention(text: Config) -> LatentAttention | GroupedAttention | None:
@@ -250,7 +322,8 @@ def _attention(text: Config) -> LatentAttention | GroupedAttention | None:
     if text.get("kv_lora_rank"):
         indexer = None
         if text.get("index_topk"):
-            indexer = Indexer(text["index_n_heads"], text["index_head_dim"], text["index_topk"])
+            chosen = text["index_topk"]
+            indexer = Indexer(text["index_n_heads"], text["index_head_dim"], chosen, indexer_layers(text))
         return LatentAttention(
             heads=heads,
             q_rank=text.get("q_lora_rank"),
@@ -260,15 +333,56 @@ def _attention(text: Config) -> LatentAttention | GroupedAttention | None:
             value_dim=text["v_head_dim"],
             indexer=indexer,
         )
-    by_layer = text.get("qk_norm_type") == "per_layer" or (_model_type(text) == "minimax_m2")
+    return _grouped(text)
+
+
+def _grouped(text: Config) -> GroupedAttention:
+    heads, model_type = text["num_attention_heads"], _model_type(text)
+    by_layer = text.get("qk_norm_type") == "per_layer" or model_type == "minimax_m2"
+    group = next((found for block in text.get("block_configs") or () if (found := _group(block))), None)
+    has_bias = bool(text.get("attention_bias", False))
     return GroupedAttention(
         heads=heads,
-        kv_heads=text.get("num_key_value_heads") or heads,
-        head_dim=text.get("head_dim") or text["hidden_size"] // heads,
+        kv_heads=text.get("num_global_key_value_heads")
+        or text.get("num_key_value_heads")
+        or (heads // group if group else heads),
+        head_dim=text.get("global_head_dim")
+        or text.get("head_dim")
+        or text.get("attention_head_dim")
+        or text["hidden_size"] // heads,
         gated=bool(text.get("attn_output_gate", False)),
-        bias=bool(text.get("attention_bias", False)) or _model_type(text) == "qwen2",
-        head_norms="layer" if by_layer else _HEAD_NORMS.get(_model_type(text), "none"),
+        bias=has_bias or model_type == "qwen2",
+        head_norms="layer" if by_layer else _HEAD_NORMS.get(model_type, "none"),
+        value_dim=(text.get("v_head_dim") or 0) if model_type == "mimo_v2_flash" else 0,
+        output_bias=has_bias and model_type == "gpt_oss",
+        sinks=model_type == "gpt_oss" or bool(text.get("add_full_attention_sink_bias")),
     )
+
+
+def _group(block: Config) -> int | None:
+    """Query heads that share a key-value head in a block."""
+    found: int | None = (block.get("attention") or {}).get("n_heads_in_group")
+    return found
+
+
+def _windowed(text: Config, attention: LatentAttention | GroupedAttention | None) -> GroupedAttention | None:
+    """The attention of sliding layers where its fields differ from that of full layers."""
+    if not isinstance(attention, GroupedAttention):
+        return None
+    if _model_type(text) == "gemma4_text":
+        return replace(
+            attention, kv_heads=text.get("num_key_value_heads") or attention.kv_heads, head_dim=text["head_dim"]
+        )
+    if text.get("swa_num_key_value_heads"):
+        return replace(
+            attention,
+            heads=text.get("swa_num_attention_heads") or attention.heads,
+            kv_heads=text["swa_num_key_value_heads"],
+            head_dim=text.get("swa_head_dim") or attention.head_dim,
+            value_dim=text.get("swa_v_head_dim") or 0,
+            sinks=bool(text.get("add_swa_attention_sink_bias")),
+        )
+    return None
 
 
 def _linear(text: Config) -> LinearAttention | None:
@@ -283,69 +397,43 @@ def _linear(text: Config) -> LinearAttention | None:
     )
 
 
+def _mamba(text: Config) -> Mamba:
+    return Mamba(
+        heads=text["mamba_num_heads"],
+        head_dim=text["mamba_head_dim"],
+        groups=text["n_groups"],
+        state=text["ssm_state_size"],
+        kernel=text["conv_kernel"],
+        # vLLM takes float32 where the configuration is silent (models/config.py, 0.33.0).
+        state_bytes={"float32": 4, "bfloat16": 2, "float16": 2}.get(text.get("mamba_ssm_cache_dtype", "float32"), 4),
+    )
+
+
 def _experts(text: Config) -> Experts | None:
     count = text.get("n_routed_experts") or text.get("num_experts") or text.get("num_local_experts")
     if not count:
         return None
+    model_type = _model_type(text)
     width = text.get("moe_intermediate_size") or text.get("intermediate_size") or 0
-    shared = text.get("n_shared_experts") or text.get("num_shared_experts") or 0
-    dense = range(text.get("first_k_dense_replace") or 0)
+    shared = text.get("n_shared_experts") or text.get("num_shared_experts") or (1 if model_type == "llama4_text" else 0)
+    shared_width = text.get("shared_expert_intermediate_size")
+    if text.get("moe_shared_expert_intermediate_size"):
+        shared_width = shared * text["moe_shared_expert_intermediate_size"]
+    of_layers = networks(text, experts=True)
     return Experts(
         count=count,
-        active=text.get("num_experts_per_tok") or 1,
+        active=text.get("num_experts_per_tok") or text.get("top_k_experts") or 1,
         width=width,
-        shared_width=text.get("shared_expert_intermediate_size") or shared * width,
-        shared_gate=_model_type(text) in _SHARED_GATE,
-        bias=_model_type(text) in _ROUTER_BIAS,
-        router_bytes=4 if _model_type(text) == "minimax_m2" else 2,
-        dense_layers=tuple(sorted({*dense, *(text.get("mlp_only_layers") or ())})),
+        shared_width=shared_width or shared * width,
+        shared_gate=model_type in _SHARED_GATE,
+        bias=model_type in _ROUTER_BIAS,
+        router_bytes=4 if model_type in _WIDE_ROUTER else 2,
+        dense_layers=tuple(layer for layer, network in enumerate(of_layers) if network == "dense"),
+        hidden=text.get("moe_latent_size") or text.get("hidden_size") or 0,
+        gated=model_type != "nemotron_h",
+        biased=model_type == "gpt_oss",
     )
 
 
 def _mtp_layers(text: Config) -> int:
     return int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0)
-
-
-def _vision(vision: Config, text: Config) -> Vision | None:
-    if vision.get("vt_num_hidden_layers"):
-        return _moonvit(vision)
-    if vision.get("depth") and vision.get("num_position_embeddings"):
-        return _qwen_vision(vision, text)
-    return None
-
-
-def _moonvit(vision: Config) -> Vision:
-    """Kimi's encoder: patches of 14 x 14 pixels, learned positions, a projector over 2 x 2 patches."""
-    hidden, merged = vision["vt_hidden_size"], 4 * vision["mm_hidden_size"]
-    text_hidden = vision["text_hidden_size"]
-    return Vision(
-        depth=vision["vt_num_hidden_layers"],
-        hidden=hidden,
-        width=vision["vt_intermediate_size"],
-        patch_parameters=3 * vision["patch_size"] ** 2 * hidden + hidden,
-        position_parameters=vision["init_pos_emb_height"] * vision["init_pos_emb_width"] * hidden,
-        projector_parameters=2 * hidden + merged * merged + merged + merged * text_hidden + text_hidden,
-        deep_levels=0,
-        projector_split=False,
-        closing_norm=True,
-    )
-
-
-def _qwen_vision(vision: Config, text: Config) -> Vision:
-    """Qwen's encoder: patches over two frames, learned positions, a merger over 2 x 2 patches."""
-    hidden, merged = vision["hidden_size"], vision["spatial_merge_size"] ** 2 * vision["hidden_size"]
-    out = vision.get("out_hidden_size") or text["hidden_size"]
-    levels = len(vision.get("deepstack_visual_indexes") or ())
-    projector = merged * merged + merged + merged * out + out
-    patch = vision["in_channels"] * vision["temporal_patch_size"] * vision["patch_size"] ** 2
-    return Vision(
-        depth=vision["depth"],
-        hidden=hidden,
-        width=vision["intermediate_size"],
-        patch_parameters=patch * hidden + hidden,
-        position_parameters=vision["num_position_embeddings"] * hidden,
-        projector_parameters=2 * hidden + projector + levels * (2 * merged + projector),
-        deep_levels=levels,
-        projector_split=True,
-        closing_norm=False,
-    )

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from config.checkpoint.quantization import BF16, FP32, Quantization, Scheme
-from config.checkpoint.shape import Experts, GroupedAttention, LatentAttention, LinearAttention, Shape, Vision
+from config.checkpoint.shape import Experts, GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
+from config.checkpoint.vision import Vision
 
 
 class Sharding(StrEnum):
@@ -25,6 +26,8 @@ class Sharding(StrEnum):
     """The same on every rank."""
     KEY_VALUE = "key_value"
     """Cut into at most as many parts as there are key and value heads."""
+    WINDOW_KEY_VALUE = "window_key_value"
+    """The same, of sliding layers that have another number of heads."""
     EXPERT = "expert"
     """Cut like `split`, or spread by whole experts where expert parallelism is on."""
     VISION = "vision"
@@ -120,7 +123,8 @@ def derived_groups(shape: Shape, quantization: Quantization) -> tuple[TensorGrou
     """The groups that follow from a configuration."""
     collected = _Collection(quantization)
     for layer in range(shape.layers):
-        collected.add(Place.LAYERS, f"model.layers.{layer}", _layer(shape, layer), layer)
+        prefix = "backbone" if shape.mamba else "model"
+        collected.add(Place.LAYERS, f"{prefix}.layers.{layer}", _layer(shape, layer), layer)
     for index in range(shape.mtp_layers):
         prefix = "mtp.layers.0" if shape.linear else f"model.layers.{shape.layers + index}"
         collected.add(Place.MTP, prefix, _mtp(shape))
@@ -165,27 +169,38 @@ def _plain(group: str, rows: int, columns: int, sharding: Sharding = Sharding.WH
 
 
 def _layer(shape: Shape, layer: int) -> Iterator[_Tensor]:
-    kind = shape.layer_kinds[layer]
     yield _plain("norms", shape.layer_norms, shape.hidden)
+    yield from _layer_attention(shape, layer)
+    network = shape.networks[layer]
+    if network in ("dense", "both"):
+        width = shape.widths[layer] if shape.widths else shape.dense_width
+        yield from _network("dense_mlp", "mixer" if shape.mamba else "mlp", shape.hidden, width, gated=not shape.mamba)
+    if network in ("experts", "both") and shape.experts:
+        yield from _expert_layer(shape.experts, shape.hidden, experts_module(shape))
+
+
+def _layer_attention(shape: Shape, layer: int) -> Iterator[_Tensor]:
+    kind = shape.layer_kinds[layer]
     if kind == "linear" and shape.linear:
         yield from _linear_attention(shape.linear, shape.hidden)
-    else:
-        yield from _attention(shape)
-    if shape.experts and layer not in shape.experts.dense_layers:
-        yield from _expert_layer(shape.experts, shape.hidden)
-    else:
-        yield from _network("dense_mlp", "mlp", shape.hidden, shape.dense_width)
+    elif kind == "mamba" and shape.mamba:
+        yield from _mamba(shape.mamba, shape.hidden)
+    elif kind != "none":
+        yield from _attention(shape, layer)
 
 
-def _attention(shape: Shape) -> Iterator[_Tensor]:
+def _attention(shape: Shape, layer: int) -> Iterator[_Tensor]:
     match shape.attention:
         case LatentAttention():
-            yield from _latent_attention(shape.attention, shape.hidden)
+            yield from _latent_attention(shape.attention, shape.hidden, layer)
         case GroupedAttention():
-            yield from _grouped_attention(shape.attention, shape.hidden)
+            windowed = shape.windowed is not None and layer < shape.layers and shape.layer_kinds[layer] == "sliding"
+            attention = shape.windowed if windowed and shape.windowed else shape.attention
+            cut = Sharding.WINDOW_KEY_VALUE if windowed else Sharding.KEY_VALUE
+            yield from _grouped_attention(attention, shape.hidden, "mixer" if shape.mamba else "self_attn", cut)
 
 
-def _latent_attention(attention: LatentAttention, hidden: int) -> Iterator[_Tensor]:
+def _latent_attention(attention: LatentAttention, hidden: int, layer: int) -> Iterator[_Tensor]:
     query = attention.heads * (attention.nope_dim + attention.rope_dim)
     group = "attention"
     if attention.q_rank:
@@ -200,7 +215,8 @@ def _latent_attention(attention: LatentAttention, hidden: int) -> Iterator[_Tens
     expanded = attention.heads * (attention.nope_dim + attention.value_dim)
     yield _Tensor(group, "self_attn.kv_b_proj", expanded, attention.kv_rank, Sharding.SPLIT)
     yield _Tensor(group, "self_attn.o_proj", hidden, attention.heads * attention.value_dim, Sharding.SPLIT)
-    if attention.indexer and attention.q_rank:
+    own_indexer = attention.indexer and (layer in attention.indexer.layers or layer > max(attention.indexer.layers))
+    if attention.indexer and attention.q_rank and own_indexer:
         width = attention.indexer.heads * attention.indexer.head_dim
         yield _Tensor("indexer", "self_attn.indexer.wq_b", width, attention.q_rank, Sharding.WHOLE)
         yield _Tensor("indexer", "self_attn.indexer.wk", attention.indexer.head_dim, hidden, Sharding.WHOLE)
@@ -208,21 +224,38 @@ def _latent_attention(attention: LatentAttention, hidden: int) -> Iterator[_Tens
         yield _plain("indexer", attention.indexer.heads, hidden)
 
 
-def _grouped_attention(attention: GroupedAttention, hidden: int) -> Iterator[_Tensor]:
+def _grouped_attention(attention: GroupedAttention, hidden: int, module: str, cut: Sharding) -> Iterator[_Tensor]:
     query = attention.heads * attention.head_dim
     key = attention.kv_heads * attention.head_dim
+    value = attention.kv_heads * (attention.value_dim or attention.head_dim)
+    out = attention.heads * (attention.value_dim or attention.head_dim)
     group = "attention"
-    yield _Tensor(group, "self_attn.q_proj", query * (2 if attention.gated else 1), hidden, Sharding.SPLIT)
-    yield _Tensor(group, "self_attn.k_proj", key, hidden, Sharding.KEY_VALUE)
-    yield _Tensor(group, "self_attn.v_proj", key, hidden, Sharding.KEY_VALUE)
-    yield _Tensor(group, "self_attn.o_proj", hidden, query, Sharding.SPLIT)
+    yield _Tensor(group, f"{module}.q_proj", query * (2 if attention.gated else 1), hidden, Sharding.SPLIT)
+    yield _Tensor(group, f"{module}.k_proj", key, hidden, cut)
+    yield _Tensor(group, f"{module}.v_proj", value, hidden, cut)
+    yield _Tensor(group, f"{module}.o_proj", hidden, out, Sharding.SPLIT)
     if attention.bias:
         yield _plain(group, 1, query, Sharding.SPLIT)
-        yield _plain(group, 2, key, Sharding.KEY_VALUE)
+        yield _plain(group, 1, key + value, cut)
+    if attention.output_bias:
+        yield _plain(group, 1, hidden)
+    if attention.sinks:
+        yield _plain(group, 1, attention.heads, Sharding.SPLIT)
     if attention.head_norms == "head":
         yield _plain("norms", 2, attention.head_dim)
     if attention.head_norms == "layer":
         yield _plain("norms", 1, query + key)
+
+
+def _mamba(mamba: Mamba, hidden: int) -> Iterator[_Tensor]:
+    group = "mamba"
+    projected = mamba.inner + mamba.channels + mamba.heads
+    yield _Tensor(group, "mixer.in_proj", projected, hidden, Sharding.SPLIT)
+    yield _plain(group, mamba.channels, mamba.kernel + 1, Sharding.SPLIT)
+    yield _plain(group, 1, mamba.heads, Sharding.SPLIT, FP32)
+    yield _plain(group, 2, mamba.heads, Sharding.SPLIT)
+    yield _plain(group, 1, mamba.inner, Sharding.SPLIT)
+    yield _Tensor(group, "mixer.out_proj", hidden, mamba.inner, Sharding.SPLIT)
 
 
 def _linear_attention(linear: LinearAttention, hidden: int) -> Iterator[_Tensor]:
@@ -237,46 +270,67 @@ def _linear_attention(linear: LinearAttention, hidden: int) -> Iterator[_Tensor]
     yield _Tensor(group, "linear_attn.out_proj", hidden, value, Sharding.SPLIT)
 
 
-def _expert_layer(experts: Experts, hidden: int) -> Iterator[_Tensor]:
-    for projection, rows, columns in _projections(hidden, experts.width):
-        module = f"mlp.experts.0.{projection}"
-        yield _Tensor("routed_experts", module, rows, columns, Sharding.EXPERT, count=experts.count)
+def experts_module(shape: Shape) -> str:
+    """The module of the experts within a layer, as the checkpoints of the model name it."""
+    if shape.mamba:
+        return "mixer"
+    return "" if "both" in shape.networks else "mlp"
+
+
+def first_expert(shape: Shape) -> str:
+    """The name of the first matrix of the first expert."""
+    layer = next((layer for layer, network in enumerate(shape.networks) if network in ("experts", "both")), 0)
+    root, module = ("backbone" if shape.mamba else "model"), experts_module(shape)
+    return f"{root}.layers.{layer}.{module}{'.' if module else ''}experts.0.up_proj"
+
+
+def _expert_layer(experts: Experts, hidden: int, module: str) -> Iterator[_Tensor]:
+    within = f"{module}." if module else ""
+    for projection, rows, columns in _projections(experts.hidden, experts.width, gated=experts.gated):
+        name = f"{within}experts.0.{projection}"
+        yield _Tensor("routed_experts", name, rows, columns, Sharding.EXPERT, count=experts.count)
+        if experts.biased:
+            cut = Sharding.WHOLE if projection == "down_proj" else Sharding.EXPERT
+            yield _plain("routed_experts", experts.count, rows, cut)
     if experts.shared_width:
-        yield from _network("shared_experts", "mlp.shared_experts", hidden, experts.shared_width)
+        name = f"{within}shared_experts"
+        yield from _network("shared_experts", name, hidden, experts.shared_width, gated=experts.gated)
     yield _plain("router", experts.count, hidden, scheme=FP32 if experts.router_bytes == 4 else BF16)
+    if experts.biased:
+        yield _plain("router", 1, experts.count)
+    if experts.hidden != hidden:
+        yield _Tensor("latent_experts", f"{within}fc1_latent_proj", experts.hidden, hidden, Sharding.WHOLE)
+        yield _Tensor("latent_experts", f"{within}fc2_latent_proj", hidden, experts.hidden, Sharding.WHOLE)
     if experts.shared_gate:
         yield _plain("router", 1, hidden)
     if experts.bias:
         yield _plain("router", 1, experts.count, scheme=FP32)
 
 
-def _network(group: str, module: str, hidden: int, width: int) -> Iterator[_Tensor]:
-    for projection, rows, columns in _projections(hidden, width):
+def _network(group: str, module: str, hidden: int, width: int, *, gated: bool = True) -> Iterator[_Tensor]:
+    for projection, rows, columns in _projections(hidden, width, gated=gated):
         yield _Tensor(group, f"{module}.{projection}", rows, columns, Sharding.SPLIT)
 
 
-def _projections(hidden: int, width: int) -> tuple[tuple[str, int, int], ...]:
-    return ("gate_proj", width, hidden), ("up_proj", width, hidden), ("down_proj", hidden, width)
+def _projections(hidden: int, width: int, *, gated: bool) -> tuple[tuple[str, int, int], ...]:
+    gate = (("gate_proj", width, hidden),) if gated else ()
+    return (*gate, ("up_proj", width, hidden), ("down_proj", hidden, width))
 
 
 def _mtp(shape: Shape) -> Iterator[_Tensor]:
     """A layer for multi-token prediction: a whole decoder layer, a projection of two states, and three norms."""
     yield _plain("norms", 2, shape.hidden)
-    yield from _attention(shape)
+    yield from _attention(shape, shape.layers)
     if shape.experts:
-        yield from _expert_layer(shape.experts, shape.hidden)
+        yield from _expert_layer(shape.experts, shape.hidden, experts_module(shape))
+    elif shape.dense_width:
+        yield from _network("mtp", "mlp", shape.hidden, shape.dense_width)
     yield _plain("mtp", shape.hidden, 2 * shape.hidden)
     yield _plain("mtp", 3, shape.hidden)
 
 
 def _vision(vision: Vision) -> Iterator[_Tensor]:
-    hidden, width = vision.hidden, vision.width
-    block = 3 * hidden * hidden + 3 * hidden + hidden * hidden + hidden
-    block += 2 * hidden * width + width + hidden + 4 * hidden
-    yield _plain("vision", 1, vision.depth * block, Sharding.VISION)
-    yield _plain("vision", 1, vision.patch_parameters + vision.position_parameters)
-    if vision.closing_norm:
-        yield _plain("vision", 2, hidden)
-    yield _plain(
-        "vision", 1, vision.projector_parameters, Sharding.VISION if vision.projector_split else Sharding.WHOLE
-    )
+    yield _plain("vision", 1, vision.block_parameters, Sharding.WHOLE if vision.replicated else Sharding.VISION)
+    yield _plain("vision", 1, vision.whole_parameters)
+    cut = Sharding.VISION if vision.projector_split else Sharding.WHOLE
+    yield _plain("vision", 1, vision.projector_parameters, cut)

@@ -109,7 +109,7 @@ class Need:
 def cache_bytes_per_token(shape: Shape, cache_type: str = DEFAULT_CACHE_TYPE) -> int:
     """Bytes of one token over all layers. Latent attention keeps its latent vector; a sliding window counts as the
     whole context, and a linear layer keeps no tokens."""
-    layers = shape.layers - shape.layer_kinds.count("linear")
+    layers = sum(1 for kind in shape.layer_kinds if kind not in ("linear", "mamba", "none"))
     match shape.attention:
         case LatentAttention():
             elements = shape.attention.kv_rank + shape.attention.rope_dim

@@ -102,6 +102,6 @@ def _token_formula(resolved: ResolvedRequest) -> str:
             return f"{growing} layers x {size}, whole on every rank"
         case GroupedAttention() as grouped:
             heads = max(1, grouped.kv_heads // resolved.layout.tp)
-            return f"{growing} layers x 2 x {heads} heads x {grouped.head_dim} x bytes of {resolved.kv_cache_dtype}"
+            return f"{growing} layers x {heads} heads x {grouped.key_value_width} x bytes of {resolved.kv_cache_dtype}"
         case _:
             return "not known"

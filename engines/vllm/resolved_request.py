@@ -88,6 +88,12 @@ class ResolvedRequest:
         return attention.kv_heads if isinstance(attention, GroupedAttention) else self.model.shape.heads or 1
 
     @property
+    def window_kv_heads(self) -> int:
+        """The same of sliding layers."""
+        windowed = self.model.shape.windowed
+        return windowed.kv_heads if windowed else self.kv_heads
+
+    @property
     def sparse_scratch_missed(self) -> bool:
         """Whether sparse decode allocates scratch that the engine's profiling misses: an fp8 cache and fewer than 32
         heads per rank (github.com/vllm-project/vllm/issues/53413)."""

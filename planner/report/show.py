@@ -50,7 +50,11 @@ def _lines(model: ModelSpec) -> Iterator[str]:
 
 def _attention(model: ModelSpec) -> str:
     shape = model.shape
-    others = {kind: shape.layer_kinds.count(kind) for kind in ("linear", "sliding") if kind in shape.layer_kinds}
+    others = {
+        kind: shape.layer_kinds.count(kind)
+        for kind in ("linear", "mamba", "sliding", "chunked")
+        if kind in shape.layer_kinds
+    }
     rest = "".join(f", {count} {kind} layers" for kind, count in others.items())
     match shape.attention:
         case LatentAttention() as latent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.checkpoint.shape import LatentAttention, Shape
+from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 
 DEFAULT_BLOCK = 16
 
@@ -63,10 +63,19 @@ def attention_backend(shape: Shape, capability: tuple[int, int] | None, *, fp8: 
     if capability is None:
         return _on_amd(shape)
     if not isinstance(shape.attention, LatentAttention):
+        if capability[0] == 10 and _has_two_widths(shape):
+            # Heads of two widths are served by Triton beside FlashInfer, whose blocks have 64 tokens then.
+            return Backend("TRITON_FLASHINFER", 64, latent=False)
         return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK, latent=False)
     if shape.attention.indexer:
         return _sparse(capability, fp8=fp8)
     return _latent(shape.attention, capability, fp8=fp8, dcp=dcp)
+
+
+def _has_two_widths(shape: Shape) -> bool:
+    """Whether heads of sliding layers have another width than those of full layers."""
+    full, windowed = shape.attention, shape.windowed
+    return isinstance(full, GroupedAttention) and windowed is not None and full.head_dim != windowed.head_dim
 
 
 def _on_amd(shape: Shape) -> Backend | None:

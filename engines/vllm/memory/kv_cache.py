@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from config.checkpoint.shape import GroupedAttention, LatentAttention, LinearAttention, Shape
+from config.checkpoint.shape import GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
 from engines.vllm.memory.attention_backend import DEFAULT_BLOCK, Backend
 
 _SPARSE_FP8_BYTES = 656
@@ -39,7 +39,7 @@ def is_fp8(dtype: str) -> bool:
 
 
 def layer_bytes_per_token(shape: Shape, dtype: str, tp: int, backend: Backend) -> int:
-    """Bytes of one token in one layer with a growing cache, on one GPU.
+    """Bytes of one token in one layer with a growing cache, on one GPU, without an indexer's.
 
     Raises KeyError for a cache type without a formula.
     """
@@ -47,21 +47,28 @@ def layer_bytes_per_token(shape: Shape, dtype: str, tp: int, backend: Backend) -
         return _latent_bytes(shape.attention, dtype, backend)
     if not isinstance(shape.attention, GroupedAttention):
         raise TypeError("a shape without a known attention has no KV cache")
-    heads = max(1, shape.attention.kv_heads // tp)
-    return 2 * heads * shape.attention.head_dim * ELEMENT_BYTES[dtype]
+    return _grouped_bytes(shape.attention, dtype, tp)
+
+
+def _grouped_bytes(attention: GroupedAttention, dtype: str, tp: int) -> int:
+    return max(1, attention.kv_heads // tp) * attention.key_value_width * ELEMENT_BYTES[dtype]
 
 
 def _latent_bytes(attention: LatentAttention, dtype: str, backend: Backend) -> int:
-    latent = attention.kv_rank + attention.rope_dim
     if dtype in LATENT_ONLY:
-        size = LATENT_ONLY[dtype]
-    elif is_fp8(dtype) and backend.own_fp8_layout:
-        size = _SPARSE_FP8_BYTES
-    else:
-        size = latent * ELEMENT_BYTES[dtype]
-    if attention.indexer:
-        size += attention.indexer.head_dim + _INDEXER_SCALE_BYTES
-    return size
+        return LATENT_ONLY[dtype]
+    if is_fp8(dtype) and backend.own_fp8_layout:
+        return _SPARSE_FP8_BYTES
+    return (attention.kv_rank + attention.rope_dim) * ELEMENT_BYTES[dtype]
+
+
+def indexer_bytes_per_token(shape: Shape, layers: range) -> int:
+    """Bytes of one token in the indexers of these layers."""
+    attention = shape.attention
+    if not isinstance(attention, LatentAttention) or attention.indexer is None:
+        return 0
+    own = sum(1 for layer in attention.indexer.layers if layer in layers)
+    return own * (attention.indexer.head_dim + _INDEXER_SCALE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,29 +145,55 @@ def stage_pool(
 
     `tokens_in_flight`: tokens of unfinished batches, which a window keeps beside its own.
     """
-    per_layer = layer_bytes_per_token(shape, dtype, tp, backend)
-    kinds = [shape.layer_kinds[layer] for layer in layers]
+    kinds = [shape.layer_kinds[layer] for layer in layers if shape.layer_kinds[layer] != "none"]
     growing, others = kinds.count("full"), len(kinds) - kinds.count("full")
+    per_layer = layer_bytes_per_token(shape, dtype, tp, backend)
+    per_token = per_layer * growing + indexer_bytes_per_token(shape, layers)
     if not others:
-        return Pool(block, block * per_layer * growing, 1, 0, per_layer * growing, dcp)
+        return Pool(block, block * per_token, 1, 0, per_token, dcp)
     if not growing:
         raise ValueError("a pipeline stage without a full attention layer has no formula")
-    if "linear" in kinds and shape.linear:
-        checkpoints = prefix_caching and rules.prefill_checkpoints
-        block = _hybrid_block(shape.linear, per_layer, tp, checkpoints=checkpoints)
-        fixed_per_group = (3 if checkpoints else 2) if prefix_caching else 1
-    else:
-        # A window, and what one step may add before the oldest blocks are freed.
-        fixed_per_group = ceil((shape.window - 1 + tokens_in_flight) / block) + 1
     size = _group_size(growing, others, rules.group_factor)
+    if "linear" in kinds or "mamba" in kinds:
+        block, fixed = _with_states(shape, per_layer, tp, prefix_caching=prefix_caching, rules=rules)
+        page = block * per_layer
+    else:
+        window = _grouped_bytes(shape.windowed, dtype, tp) if shape.windowed else per_layer
+        page = block * max(per_layer, window)
+        fixed = _window_blocks(shape, kinds, _block_of_page(page, window, block), tokens_in_flight)
+        block = _block_of_page(page, per_layer, block)
     return Pool(
         block_tokens=block,
-        block_bytes=block * per_layer * size,
+        block_bytes=page * size,
         growing_groups=ceil(growing / size),
-        fixed_blocks=ceil(others / size) * fixed_per_group,
-        bytes_per_token=per_layer * growing,
+        fixed_blocks=ceil(others / size) * fixed,
+        bytes_per_token=per_token,
         dcp=dcp,
     )
+
+
+def _with_states(shape: Shape, per_layer: int, tp: int, *, prefix_caching: bool, rules: PoolRules) -> tuple[int, int]:
+    """Tokens of a block, and blocks per group of layers that keep a state of a sequence."""
+    checkpoints = prefix_caching and rules.prefill_checkpoints
+    fixed = (3 if checkpoints else 2) if prefix_caching else 1
+    if shape.mamba:
+        return _hybrid_block(mamba_state_bytes(shape.mamba, tp), per_layer, DEFAULT_BLOCK), fixed
+    if shape.linear is None:
+        raise ValueError("linear layers without a linear attention have no formula")
+    alignment = _CHECKPOINT_TOKENS if checkpoints else DEFAULT_BLOCK
+    return _hybrid_block(linear_state_bytes(shape.linear, tp), per_layer, alignment), fixed
+
+
+def _window_blocks(shape: Shape, kinds: list[str], block: int, tokens_in_flight: int) -> int:
+    """Blocks per group of layers with a window or chunk, and what a step may add before the oldest blocks are freed."""
+    if "chunked" in kinds:
+        return ceil((shape.window + tokens_in_flight) / block)
+    return ceil((shape.window - 1 + tokens_in_flight) / block) + 1
+
+
+def _block_of_page(page: int, per_token: int, block: int) -> int:
+    """Tokens of a block in a page as large as that of other layers: more of them, or padding if they do not divide."""
+    return page // per_token if page % (block * per_token) == 0 else block
 
 
 def _group_size(growing: int, others: int, factor: float) -> int:
@@ -169,10 +202,16 @@ def _group_size(growing: int, others: int, factor: float) -> int:
     return commoner if commoner < factor * rarer else rarer
 
 
-def _hybrid_block(linear: LinearAttention, per_layer: int, tp: int, *, checkpoints: bool) -> int:
-    """Tokens of a block when an attention page is made as large as a linear layer's state."""
-    alignment = _CHECKPOINT_TOKENS if checkpoints else DEFAULT_BLOCK
-    return alignment * ceil(linear_state_bytes(linear, tp) / (alignment * per_layer))
+def _hybrid_block(state_bytes: int, per_layer: int, alignment: int) -> int:
+    """Tokens of a block when an attention page is made as large as a layer's state."""
+    return alignment * ceil(state_bytes / (alignment * per_layer))
+
+
+def mamba_state_bytes(mamba: Mamba, tp: int) -> int:
+    """Bytes of one layer's state per sequence: the state of each head, and the convolution's tail in 16 bits."""
+    return mamba.heads // tp * mamba.head_dim * mamba.state * mamba.state_bytes + (
+        mamba.channels // tp * (mamba.kernel - 1) * 2
+    )
 
 
 def linear_state_bytes(linear: LinearAttention, tp: int) -> int:

@@ -26,7 +26,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
     made = {
         "rotary_table": float(resolved.model.shape.rotary_table),
         "latent_copies": _latent_copies(resolved, len(layers)),
-        "indexer_buffers": _indexer_buffers(resolved, len(layers)),
+        "indexer_buffers": _indexer_buffers(resolved, layers),
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
         "zero_points": _zero_points(resolved, tensors),
@@ -46,14 +46,15 @@ def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
     return layers * attention.kv_rank * expanded * 2 / resolved.layout.tp
 
 
-def _indexer_buffers(resolved: ResolvedRequest, layers: int) -> float:
+def _indexer_buffers(resolved: ResolvedRequest, layers: range) -> float:
     """The tokens that an indexer chooses: for a whole batch, and for each layer and every sequence. Its key projection
     is held in 16 bits."""
     attention = resolved.model.shape.attention
     if not isinstance(attention, LatentAttention) or attention.indexer is None:
         return 0.0
-    rows = resolved.batched_tokens + layers * (resolved.sequences + 1)
-    keys = layers * attention.indexer.head_dim * resolved.model.shape.hidden
+    own = sum(1 for layer in attention.indexer.layers if layer in layers)
+    rows = resolved.batched_tokens + own * (resolved.sequences + 1)
+    keys = own * attention.indexer.head_dim * resolved.model.shape.hidden
     stored = resolved.model.quantization.scheme("model.layers.0.self_attn.indexer.wk").bits
     return rows * attention.indexer.chosen * _INDEX_BYTES + keys * (16 - stored) / 8
 

@@ -34,6 +34,7 @@ def stage_weights(
     first: bool,
     last: bool,
     kv_heads: int,
+    window_kv_heads: int,
     vision_whole: bool,
     tied: bool,
 ) -> dict[str, float]:
@@ -54,7 +55,7 @@ def stage_weights(
         if not present[group.place]:
             continue
         size = group.bytes_within(layers) if group.place is Place.LAYERS else group.bytes
-        parts = _parts(_sharding(group, layout), layout, kv_heads, vision_whole=vision_whole)
+        parts = _parts(_sharding(group, layout), layout, kv_heads, window_kv_heads, vision_whole=vision_whole)
         sums[group.group] = sums.get(group.group, 0.0) + size / parts
     return sums
 
@@ -66,7 +67,7 @@ def _sharding(group: TensorGroup, layout: Layout) -> Sharding:
     return Sharding.WHOLE if group.group == "shared_experts" and sequence_parallel else group.sharding
 
 
-def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: bool) -> int:
+def _parts(sharding: Sharding, layout: Layout, kv_heads: int, window_kv_heads: int, *, vision_whole: bool) -> int:
     """The number of parts of a group."""
     match sharding:
         case Sharding.SPLIT:
@@ -75,6 +76,8 @@ def _parts(sharding: Sharding, layout: Layout, kv_heads: int, *, vision_whole: b
             return 1
         case Sharding.KEY_VALUE:
             return min(layout.tp, kv_heads)
+        case Sharding.WINDOW_KEY_VALUE:
+            return min(layout.tp, window_kv_heads)
         case Sharding.EXPERT:
             # Data-parallel ranks share the experts whether they are spread or cut (vLLM 0.33.0, fused_moe/config.py).
             return layout.tp * layout.dp

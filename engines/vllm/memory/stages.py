@@ -144,6 +144,7 @@ def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
         first=index == 0,
         last=index == len(ranges) - 1,
         kv_heads=resolved.kv_heads,
+        window_kv_heads=resolved.window_kv_heads,
         vision_whole=resolved.request.mm_encoder_tp_mode == "data",
         tied=resolved.model.shape.tied_embeddings,
     )

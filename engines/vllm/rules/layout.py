@@ -78,17 +78,18 @@ def uneven_heads(resolved: ResolvedRequest, tp: int | None = None) -> str:
     """The heads that tensor parallelism of that size, by default the layout's, cannot share evenly; empty: none.
 
     vLLM 0.33.0 divides in `QKVParallelLinear` (key and value heads may be copied, each as often) and in the linear
-    attention of `mamba/gdn/qwen_gdn_linear_attn.py` (no copies).
+    attention of `mamba/gdn/qwen_gdn_linear_attn.py` (no copies). `mamba_mixer2.py` copies a single group only.
     """
     shape, tp = resolved.model.shape, tp or resolved.layout.tp
     if shape.heads % tp:
         return f"{shape.heads} attention heads"
-    if isinstance(shape.attention, GroupedAttention):
-        heads = shape.attention.kv_heads
-        if heads % tp and tp % heads:
-            return f"{heads} key-value heads"
+    for attention in (shape.attention, shape.windowed):
+        if isinstance(attention, GroupedAttention) and attention.kv_heads % tp and tp % attention.kv_heads:
+            return f"{attention.kv_heads} key-value heads"
     if shape.linear and (shape.linear.key_heads % tp or shape.linear.value_heads % tp):
         return f"{shape.linear.key_heads} key and {shape.linear.value_heads} value heads of the linear attention"
+    if shape.mamba and (shape.mamba.heads % tp or (shape.mamba.groups % tp and shape.mamba.groups > 1)):
+        return f"{shape.mamba.heads} heads in {shape.mamba.groups} groups of the Mamba layers"
     return ""
 
 
@@ -140,7 +141,7 @@ def _context(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"decode_context_parallel {dcp} does not divide tensor_parallel {tp}.",
             f"Use one of {_divisors(tp, most=tp)}.",
         )
-    if resolved.model.shape.linear or resolved.model.shape.window:
+    if resolved.model.shape.linear or resolved.model.shape.mamba or resolved.model.shape.window:
         yield unknown(
             "context_parallel_of_mixed_layers",
             f"decode_context_parallel {dcp} with layers of several kinds: its effect on the cache is not known.",
