@@ -113,9 +113,12 @@ def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] |
     """The quantisation that a checkpoint declares: in `config.json`, within its text model, or in ModelOpt's file."""
     text = {**config, **(config.get("text_config") or {})}
     declared = config.get("quantization_config") or text.get("quantization_config")
-    if declared is None and modelopt is not None:
-        return {"quant_method": "modelopt", **modelopt["quantization"]}
-    return declared
+    if modelopt is None or (declared and declared.get("quant_method")):
+        return declared
+    # vLLM takes the file for ModelOpt's by its producer.
+    named = (modelopt.get("producer") or {}).get("name") == "modelopt"
+    method = "modelopt" if named else f"of a {MODELOPT_FILE} without a producer"
+    return {"quant_method": method, **modelopt["quantization"]}
 
 
 def _modelopt(directory: Path) -> dict[str, Any] | None:

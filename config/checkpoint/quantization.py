@@ -49,6 +49,11 @@ NVFP4 = Scheme("nvfp4 g16", 4, group=16, scale_bytes=1)
 MXFP4 = Scheme("mxfp4 g32", 4, group=32, scale_bytes=1)
 
 
+_ALGORITHMS = {"NVFP4": NVFP4, "W4A16_NVFP4": NVFP4, "FP8": FP8}
+"""ModelOpt's names."""
+
+_EXPERTS = re.compile(r".*\.experts\.")
+
 _INTEGER_BITS = {"gptq": (4, 8), "awq": (4,)}
 """Bits of the methods that store a zero point, as wide as a weight, beside each scale."""
 
@@ -114,7 +119,8 @@ def _schemes(method: str, config: Mapping[str, Any]) -> tuple[Schemes, str | Non
             return (), f"{method} with {bits} bits in groups of {group}"
         return ((None, Scheme(f"int{bits} g{group}", bits, group=group, scale_bytes=2 + bits / 8)),), None
     if method == "mxfp4":
-        return ((None, MXFP4),), None
+        # vLLM takes the experts alone for quantised (quantization/mxfp4.py, 0.33.0).
+        return ((_EXPERTS, MXFP4),), None
     if method in ("compressed-tensors", "modelopt", "modelopt_fp4"):
         return _grouped(config)
     return (), f"the method {method!r}"
@@ -123,8 +129,10 @@ def _schemes(method: str, config: Mapping[str, Any]) -> tuple[Schemes, str | Non
 def _grouped(config: Mapping[str, Any]) -> tuple[Schemes, str | None]:
     """Schemes of a configuration that lists groups of modules."""
     groups = config.get("config_groups") or {}
+    if config.get("quant_algo") == "MIXED_PRECISION" and config.get("quantized_layers"):
+        return _by_module(config["quantized_layers"])
     if not groups:
-        algorithm = {"NVFP4": NVFP4, "FP8": FP8}.get(str(config.get("quant_algo")))
+        algorithm = _ALGORITHMS.get(str(config.get("quant_algo")))
         return (((None, algorithm),), None) if algorithm else ((), f"the algorithm {config.get('quant_algo')!r}")
     schemes: list[tuple[re.Pattern[str] | None, Scheme]] = []
     for group in groups.values():
@@ -134,6 +142,18 @@ def _grouped(config: Mapping[str, Any]) -> tuple[Schemes, str | None]:
         targets = [target for target in group.get("targets") or () if target != "Linear"]
         schemes.append((_any_of(targets), scheme))
     return tuple(schemes), None
+
+
+def _by_module(modules: Mapping[str, Mapping[str, Any]]) -> tuple[Schemes, str | None]:
+    """Schemes of a configuration that lists every module, each of a kind of its own. Experts are alike in a layer."""
+    names: dict[str, set[str]] = {}
+    for module, declared in modules.items():
+        first = re.sub(r"\.experts\.\d+\.", ".experts.0.", module)
+        names.setdefault(str(declared.get("quant_algo")), set()).add(first)
+    if odd := sorted({*names} - {*_ALGORITHMS}):
+        return (), f"the algorithms {', '.join(odd)}"
+    exact = {kind: "|".join(map(re.escape, sorted(of))) for kind, of in names.items()}
+    return tuple((re.compile(f"(?:{of})$"), _ALGORITHMS[kind]) for kind, of in exact.items()), None
 
 
 def _weights_scheme(weights: Mapping[str, Any], stored_as: str) -> Scheme | None:

@@ -23,7 +23,7 @@ def rotary_table_bytes(text: Mapping[str, Any]) -> int:
 def _tables(text: Mapping[str, Any]) -> int:
     """Tables of each kind: one more for an indexer that rotates in another order, or for windows with another base."""
     indexer = bool(text.get("index_topk")) and not text.get("indexer_rope_interleave")
-    windows = text.get("swa_rope_theta", text.get("rope_theta")) != text.get("rope_theta")
+    windows = bool(text.get("swa_rope_theta", text.get("rope_theta")) != text.get("rope_theta"))
     return 1 + indexer + windows
 
 

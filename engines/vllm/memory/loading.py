@@ -5,7 +5,9 @@ Found by building its own models (`make oracle`, 0.33.0). Earlier releases were 
 
 from __future__ import annotations
 
-from config.checkpoint.quantization import FP8_BLOCK, Scheme
+from math import ceil
+
+from config.checkpoint.quantization import FP8_BLOCK, MXFP4, Scheme
 from config.checkpoint.shape import LatentAttention
 from config.checkpoint.tensors import Place, Sharding
 from engines.vllm.resolved_request import ResolvedRequest
@@ -15,6 +17,9 @@ _PACKED_SHARE = 1 / 128 - 4 / 128**2
 
 _WIDER_ZERO_POINT = 1.5
 """Additional bytes of a zero point of 16 bits instead of 4."""
+
+_SWIZZLED_SCALES = 0.082
+"""Share by which Triton's layout on compute capability 9.x pads the scales of MXFP4, and biases in 32 bits take."""
 
 _INDEX_BYTES = 4
 _DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
@@ -30,6 +35,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
         "zero_points": _zero_points(resolved, tensors),
+        "padded_experts": _padded_experts(resolved, tensors),
         "workspace": float(_DECODE_WORKSPACE.get(resolved.backend.name, 0)) if resolved.backend else 0.0,
     }
     return {name: size for name, size in made.items() if size}
@@ -82,6 +88,31 @@ def _zero_points(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
         stored = scheme.bits / 8 + scheme.scale_bytes / scheme.group
         made += _linear_bytes(resolved, tensors, scheme) / stored * _WIDER_ZERO_POINT / scheme.group
     return made
+
+
+def _padded_experts(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
+    """What the kernels of MXFP4 experts add: widths in multiples of their tiles, and biases in 32 bits
+    (fused_moe/oracle/mxfp4.py)."""
+    experts = resolved.model.shape.experts
+    if experts is None or resolved.model.expert_scheme is not MXFP4:
+        return 0.0
+    of_width, of_hidden, of_scales = _mxfp4_tiles(resolved)
+    width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.tp * resolved.layout.dp)
+    padded = ceil(width / of_width) * of_width / width * ceil(experts.hidden / of_hidden) * of_hidden / experts.hidden
+    scales = of_scales * MXFP4.scale_bytes / (MXFP4.group * MXFP4.bits / 8 + MXFP4.scale_bytes)
+    return tensors.get("routed_experts", 0.0) * (padded * (1 + scales) - 1)
+
+
+def _mxfp4_tiles(resolved: ResolvedRequest) -> tuple[int, int, float]:
+    """Multiples of the width and of the hidden state, and the share by which scales grow: by the kernels that vLLM
+    prefers on the GPU."""
+    match resolved.generation:
+        case None:
+            return 256, 256, 0.0
+        case 9:
+            return 64, 1, _SWIZZLED_SCALES
+        case _:
+            return 128, 256, 0.0
 
 
 def _linear_bytes(resolved: ResolvedRequest, tensors: dict[str, float], scheme: Scheme) -> float:

@@ -3,6 +3,7 @@
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,10 +120,35 @@ def test_a_quantisation_that_is_not_known_is_said(tmp_path: Path) -> None:
     assert "'aqlm'" in texts(planned)
 
 
+NVFP4_FILE = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+
+
+def write_modelopt(directory: Path, declared: dict[str, Any]) -> Path:
+    (directory / "config.json").write_text(json.dumps(LLAMA))
+    (directory / "hf_quant_config.json").write_text(json.dumps(declared))
+    return directory
+
+
+def test_a_quantisation_file_without_a_producer_is_unknown_since_vllm_does_not_read_it(tmp_path: Path) -> None:
+    planned = plan(str(write_modelopt(tmp_path, NVFP4_FILE)), "h100", gpus_per_node=1)
+    assert planned.verdict == "unknown"
+    assert "hf_quant_config.json without a producer" in texts(planned)
+
+
+def test_a_quantisation_file_may_list_every_module(tmp_path: Path) -> None:
+    mixed = {
+        f"model.layers.{layer}.mlp.{name}_proj": {"quant_algo": "FP8"} for layer in range(2) for name in ("up", "down")
+    }
+    declared = {"quant_algo": "MIXED_PRECISION", "quantized_layers": mixed}
+    model = find_model(str(write_modelopt(tmp_path, {"producer": {"name": "modelopt"}, "quantization": declared})))
+    assert {group.dtype for group in model.groups if group.group == "dense_mlp"} == {"fp8", "bf16"}
+    odd = {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp.up_proj": {"quant_algo": "MXFP8"}}}
+    write_modelopt(tmp_path, {"producer": {"name": "modelopt"}, "quantization": odd})
+    assert find_model(str(tmp_path)).unknown == ("its quantisation: the algorithms MXFP8",)
+
+
 def test_modelopts_own_file_is_read_for_the_quantisation(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    declared = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps(declared))
+    write_modelopt(tmp_path, {"producer": {"name": "modelopt"}, **NVFP4_FILE})
     model = find_model(str(tmp_path))
     assert model.quantization.method == "modelopt"
     assert model.quantization.kv_cache_fp8
