@@ -1,34 +1,28 @@
-"""Command line of the catalogue: `python -m config add REPOSITORY --revision COMMIT`.
+"""Command line of catalogue and stack files: `python -m config add | promote`.
 
-Exit status: 0 written, 1 not written, 2 usage.
+Exit status: 0 written, or nothing to write; 1 not written, or with `--check` a difference; 2 usage.
 """
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from config.add import AddError, add
 from config.catalogue import DATA
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns the exit status."""
-    parser = ArgumentParser(prog="python -m config", description="The catalogue of models.")
-    commands = parser.add_subparsers(required=True, metavar="add")
-    adding = commands.add_parser(
-        "add", help="write a catalogue entry from the headers of a repository on the model hub"
-    )
-    adding.add_argument("repository", help="such as moonshotai/Kimi-K2.5")
-    adding.add_argument("--revision", required=True, help="commit or branch; the commit is written down")
-    adding.add_argument(
-        "--include", action="append", default=[], metavar="PATTERN", help="one quantisation of a GGUF set"
-    )
-    adding.add_argument("--quality", default="", choices=("good", "high", "frontier"), help="its class in `recommend`")
-    adding.add_argument("--output", type=Path, default=DATA / "models", metavar="DIR", help="default: the catalogue")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    return _add(options) if options.command == "add" else _promote(options)
+
+
+def _add(options: Namespace) -> int:
+    # Imported here because it imports the hub's client, which `promote` does not need.
+    from config.add import AddError, add
+
     try:
         path = add(
             options.repository,
@@ -42,6 +36,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(f"wrote {path}: read it, and complete what the hub does not know (serving, quality)")
     return 0
+
+
+def _promote(options: Namespace) -> int:
+    # This program may import what is above its package (tests/unit/test_layers.py): nothing imports it.
+    from review.promote_command import promote
+
+    return promote(options.source, options.target, check=options.check, dry_run=options.dry_run)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="python -m config", description="The catalogue of models, and stack files.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="add | promote")
+    adding = commands.add_parser(
+        "add", help="write a catalogue entry from the headers of a repository on the model hub"
+    )
+    adding.add_argument("repository", help="such as moonshotai/Kimi-K2.5")
+    adding.add_argument("--revision", required=True, help="commit or branch; the commit is written down")
+    adding.add_argument(
+        "--include", action="append", default=[], metavar="PATTERN", help="one quantisation of a GGUF set"
+    )
+    adding.add_argument("--quality", default="", choices=("good", "high", "frontier"), help="its class in `recommend`")
+    adding.add_argument("--output", type=Path, default=DATA / "models", metavar="DIR", help="default: the catalogue")
+    promoting = commands.add_parser(
+        "promote", help="copy the release of a stack (model, lock, engine) to another one, and not its nodes and sizes"
+    )
+    promoting.add_argument("source", metavar="FROM", help="stack that has the release")
+    promoting.add_argument("target", metavar="TO", help="stack to get it")
+    only = promoting.add_mutually_exclusive_group()
+    only.add_argument("--dry-run", action="store_true", help="say what would be written, or why not; write nothing")
+    only.add_argument("--check", action="store_true", help="only list the keys of the release that differ")
+    return parser
 
 
 if __name__ == "__main__":

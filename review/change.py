@@ -82,7 +82,11 @@ class StackChange:
         old, new = dict(_settings(self.before.sections)), dict(_settings(self.after.sections))
         keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
         return [
-            Setting(key, _shown(key, old[key]) if key in old else None, _shown(key, new[key]) if key in new else None)
+            Setting(
+                key,
+                shown_setting(key, old[key]) if key in old else None,
+                shown_setting(key, new[key]) if key in new else None,
+            )
             for key in keys
         ]
 
@@ -151,9 +155,12 @@ def _settings(sections: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[s
             yield path, value
 
 
-def _shown(key: str, value: Any) -> str:
-    """A value on one line. Environment variables may hold what is secret, and are not shown."""
-    if ".environment." in key or key.endswith(".secure"):
+def shown_setting(key: str, value: Any) -> str:
+    """A value of the stack file on one line, by its key (`engine.image`).
+
+    Environment variables may hold what is secret, and are not shown.
+    """
+    if ".environment" in key or key.endswith(".secure"):
         return _HIDDEN
     if key == "engine.extra_args" and isinstance(value, list):
         return json.dumps(list(_without_secrets(value)), ensure_ascii=False)

@@ -44,11 +44,24 @@ def read_stack_file(path: Path) -> StackConfig:
 
 def read_sections(path: Path) -> dict[str, Any]:
     """The `heavylift:` values of a stack file without their prefix and without the secret, unchecked."""
+    return sections_of(read_text(path), path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a stack file, with its own line ends. Raises StackError if it cannot be read."""
     try:
-        document = yaml.safe_load(path.read_text())
+        return path.read_bytes().decode()
     except OSError as fault:
         raise StackError([f"{path}: cannot be read ({fault.strerror}); stacks are {_stacks(path.parent)}"]) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as fault:
+    except UnicodeDecodeError as fault:
+        raise StackError([f"{path}: is not YAML: {fault}"]) from None
+
+
+def sections_of(text: str, path: Path) -> dict[str, Any]:
+    """The same as `read_sections`, of the text of the file at `path`."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as fault:
         raise StackError([f"{path}: is not YAML: {' '.join(str(fault).split())}"]) from None
     config = (document or {}).get("config") if isinstance(document or {}, dict) else None
     if not isinstance(config, dict):
