@@ -30,12 +30,15 @@ class Checkpoints:
         self._tree = tree
         self._path = path
         self._identity = f"{file.size} {file.expected_hash} {file.path}"
+        self._exists = True
+        """Whether there may be a file at `path`. Files of less than one block never get one."""
 
     def read(self) -> list[Checkpoint]:
         """The checkpoints of earlier runs, in order, up to the first incomplete line."""
         try:
             lines = self._tree.read(self._path).decode(errors="replace").splitlines()
         except FileNotFoundError:
+            self._exists = False
             return []
         if not lines or lines[0] != self._identity:
             return []
@@ -49,14 +52,18 @@ class Checkpoints:
 
     def restart(self, marks: list[Checkpoint]) -> None:
         """Keep only `marks`."""
-        self._tree.unlink(self._path)
-        self._write("".join(f"{line}\n" for line in (self._identity, *map(_render, marks))))
+        self.remove()
+        if marks:
+            self._write(marks)
 
     def append(self, mark: Checkpoint) -> None:
         """Add one, in a single write: a kill leaves one incomplete line at most."""
-        self._write(f"{_render(mark)}\n")
+        self._write([mark])
 
-    def _write(self, text: str) -> None:
+    def _write(self, marks: list[Checkpoint]) -> None:
+        lines = [_render(mark) for mark in marks]
+        text = "".join(f"{line}\n" for line in (lines if self._exists else [self._identity, *lines]))
+        self._exists = True
         descriptor = self._tree.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
             os.write(descriptor, text.encode())
@@ -65,7 +72,9 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove all: the file is complete, or they are not reliable."""
-        self._tree.unlink(self._path)
+        if self._exists:
+            self._tree.unlink(self._path)
+            self._exists = False
 
 
 def _render(mark: Checkpoint) -> str:

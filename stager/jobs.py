@@ -45,6 +45,11 @@ class Job:
         """The file as its repository lists it."""
         return self.part.file
 
+    @property
+    def has_several_blocks(self) -> bool:
+        """Whether more than one stream could fetch what is not given out yet."""
+        return self.file.size - self.given > LEAST_BLOCK_BYTES
+
     def has_block_to_give(self, block_bytes: int) -> bool:
         """Whether one more stream may fetch; all stay within two blocks per stream ahead of the hash."""
         ahead = self.given - self.part.hashed // block_bytes * block_bytes

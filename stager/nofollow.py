@@ -44,18 +44,18 @@ def open_below(root: int, path: str, flags: int = os.O_RDONLY, mode: int = 0o600
 
 @contextlib.contextmanager
 def folder_below(root: int, path: str) -> Iterator[int]:
-    """The folder at `path` ("" for itself) below the one open as `root`, by way of no link; closed at the end."""
-    folder = os.dup(root)
+    """The folder at `path` below the one open as `root` ("": `root` itself), by way of no link; closed at the end."""
+    folder, way = root, ""
     try:
-        way = ""
         for name in path.split("/") if path else ():
             way = f"{way}/{name}" if way else name
-            deeper = _open_folder(folder, name, way)
-            os.close(folder)
-            folder = deeper
+            above, folder = folder, _open_folder(folder, name, way)
+            if above != root:
+                os.close(above)
         yield folder
     finally:
-        os.close(folder)
+        if folder != root:
+            os.close(folder)
 
 
 @contextlib.contextmanager

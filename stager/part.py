@@ -26,6 +26,7 @@ from stager.tree import Tree
 
 BLOCK_BYTES = 32 * 1024 * 1024
 READ_BYTES = 1024 * 1024
+SMALL_BYTES = 1024 * 1024
 
 
 class Part:
@@ -90,7 +91,8 @@ class Part:
             self._tree.make_folder(self.file.path.rpartition("/")[0])
             self._parts.take_over(self.file, watch)
             self._descriptor = self._tree.open(self._parts.path(self.file), os.O_RDWR | os.O_CREAT)
-        self._sync(read_from_disk, self._descriptor)
+        if os.fstat(self._descriptor).st_size:
+            self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
         with self._may_write():
             self._tree.truncate(self._descriptor, self._hashed)
@@ -202,8 +204,12 @@ class Part:
             os.close(twin)
 
     def finish(self) -> None:
-        """Sync the bytes and give the file its name; the name is synced before the manifest."""
-        self._sync(os.fsync, self._descriptor)
+        """Sync the bytes and give the file its name; the name is synced before the manifest.
+
+        A small file is synced only then, together with its name: many `fsync` calls take longer than the bytes.
+        """
+        if self.file.size > SMALL_BYTES:
+            self._sync(os.fsync, self._descriptor)
         self._tree.rename(self._parts.path(self.file), self.file.path)
         self._status = os.fstat(self._descriptor)
         self.close()

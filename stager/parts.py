@@ -34,6 +34,8 @@ class Parts:
         self._number = number
         self._folder = f"{PARTS}/{number}"
         self._others: list[str] = []
+        self._found: set[str] = set()
+        """The names that earlier holders left, so that a run with many small files does not look for each."""
 
     def prepare(self, given_back: int | None) -> None:
         """Make the folder; `given_back`: the previous holder's number, if it released the lease."""
@@ -45,6 +47,7 @@ class Parts:
         tree.make_folder(self._folder)
         others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
         self._others = [f"{PARTS}/{other}" for other in others]
+        self._found = {name for folder in (self._folder, *self._others) for name in tree.names(folder)}
 
     def path(self, file: RemoteFile) -> str:
         """The path of the incomplete `file`."""
@@ -56,8 +59,9 @@ class Parts:
 
     def bytes_on_disk(self, file: RemoteFile) -> int:
         """The space of the incomplete `file` on the volume, in bytes; it may have holes."""
-        places = (f"{folder}/{_name(file)}" for folder in (self._folder, *self._others))
-        found = [self._tree.status(place) for place in (*places, file.path + OLD_PART_SUFFIX)]
+        folders = (self._folder, *self._others) if _name(file) in self._found else ()
+        places = (*(f"{folder}/{_name(file)}" for folder in folders), file.path + OLD_PART_SUFFIX)
+        found = [self._tree.status(place) for place in places]
         return max((min(status.st_blocks * 512, file.size) for status in found if status), default=0)
 
     def take_over(self, file: RemoteFile, watch: Callable[[int], None]) -> None:
@@ -65,9 +69,10 @@ class Parts:
 
         `watch` is called repeatedly with 0, and may raise to end it.
         """
-        if (mine := self._tree.status(self.path(file))) and mine.st_nlink > 1:
+        found = _name(file) in self._found
+        if found and (mine := self._tree.status(self.path(file))) and mine.st_nlink > 1:
             self._tree.unlink(self.path(file))
-        for folder in reversed(self._others):
+        for folder in reversed(self._others if found else []):
             theirs = f"{folder}/{_name(file)}"
             if self._tree.status(theirs) is None:
                 continue

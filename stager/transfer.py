@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from stager.best_rate import BestRate
 from stager.errors import StagerError, Stopped
 from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
 from stager.part import Part
@@ -28,7 +29,6 @@ GRACE_SECONDS = 1.0
 IDLE_SECONDS = 0.2
 FLUSH_SECONDS = 4.0
 LAP_SECONDS = 10.0
-STRAGGLER_RATIO = 20
 # Fewer bytes do not show a connection's speed.
 RATED_BYTES = LEAST_BLOCK_BYTES
 
@@ -61,7 +61,7 @@ class Transfer:
         self._changed = threading.Condition()
         self._error: Exception | None = None
         self._failures: dict[str, str] = {}
-        self._best_rate = 0.0
+        self._rates = BestRate()
         progress.total = sum(part.file.size for part in parts)
 
     @property
@@ -202,7 +202,8 @@ class Transfer:
             last = not job.streams and (job.given == job.file.size or job.state is State.FAILED)
             if last and job.state is State.FETCHING:
                 self._jobs.set(job, State.TAKEN)
-            self._changed.notify_all()
+            elif not last:
+                self._changed.notify_all()
         if last:
             self._finish(job)
 
@@ -216,17 +217,17 @@ class Transfer:
             job.part.write(position, chunk)
             position += len(chunk)
             self._progress.add_fetched(len(chunk))
-            seconds = time.monotonic() - began
-            if seconds > LAP_SECONDS and self._is_straggler((position - start) / seconds):
-                self._progress.say(f"{job.file.path}: {(position - start) / seconds / 1e3:,.0f} kB/s; connecting anew")
-                break
+            now = time.monotonic()
+            rate = (position - start) / (now - began)
+            if now - began > LAP_SECONDS:
+                self._rates.note(rate, now)
+                if self._rates.is_straggler(rate, now):
+                    self._progress.say(f"{job.file.path}: {rate / 1e3:,.0f} kB/s; connecting anew")
+                    break
         if position - start >= RATED_BYTES:
-            self._best_rate = max(self._best_rate, (position - start) / (time.monotonic() - began))
+            now = time.monotonic()
+            self._rates.note((position - start) / (now - began), now)
         return position
-
-    def _is_straggler(self, bytes_per_second: float) -> bool:
-        """Whether a connection is far slower than the best so far; one such can delay the whole run."""
-        return bytes_per_second < self._best_rate / STRAGGLER_RATIO
 
     def _finish(self, job: Job) -> None:
         """End a file: all bytes are written and hashed, or it failed. No other stream uses it."""
@@ -265,4 +266,6 @@ class Transfer:
             self._source_pool.ended(job.file, verified=state is State.DONE)
         with self._changed:
             self._jobs.set(job, state)
-            self._changed.notify_all()
+            # This stream takes the next work itself. To wake all for each of many small files costs more than the file.
+            if self._jobs.all_ended or (state is State.FETCHING and job.has_several_blocks):
+                self._changed.notify_all()

@@ -2,7 +2,9 @@
 
 import functools
 import http.server
+import resource
 import shutil
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -14,8 +16,9 @@ import trustme
 from lab.hub.client import HubClient
 from stager.verify import problems
 
-from .conftest import COMMIT, SHARD, RunStager
+from .conftest import COMMIT, SHARD, RunStager, StartStager
 from .running import Stager, manifest_of
+from .small_share import Share
 
 SHARD_1 = "model-00001-of-00002.safetensors"
 
@@ -150,6 +153,33 @@ def test_a_web_server_without_ranges_serves_files_of_one_block_only(
     whole = stage("--lock", lock, "--source", web)
     assert whole.status == 1
     assert "the server does not give ranges of a file" in whole.message
+
+
+def test_an_address_of_ipv6_is_a_source(stage: RunStager, tmp_path: Path) -> None:
+    class OnIpv6(http.server.ThreadingHTTPServer):
+        address_family = socket.AF_INET6
+
+    share = Share(tmp_path, {"config.json": b"{}", "model.bin": bytes(100_000)})
+    handler = functools.partial(NoRanges, directory=str(tmp_path / "share"))
+    with OnIpv6(("::1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ended = stage("--lock", share.lock, "--source", f"http://[::1]:{server.server_port}/{{path}}")
+        server.shutdown()
+    assert ended.status == 0, ended.log
+    assert share.is_in(tmp_path / "tree")
+
+
+def test_the_processor_time_of_many_small_files_does_not_grow_with_their_square(
+    start: StartStager, tmp_path: Path
+) -> None:
+    """It was 33 s for 5,000 files when every stream looked at every file; now about 8 s, half of it in `fsync`."""
+    share = Share(tmp_path, {f"f{number}.txt": b"%d" % number for number in range(5_000)})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = start(*share.options).wait(300)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ended.status == 0, ended.log
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 25
+    assert problems(tmp_path / "tree") == []
 
 
 def test_user_and_password_of_a_source_are_in_no_log(stage: RunStager, lock: Path, web: str, tmp_path: Path) -> None:

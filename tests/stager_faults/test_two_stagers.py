@@ -1,6 +1,7 @@
 """One writer per directory: the second waits and finds the work done, or takes over from a dead one."""
 
 import os
+import random
 import signal
 import threading
 import time
@@ -12,8 +13,10 @@ import pytest
 from lab.hub.client import HubClient
 from stager.errors import StagerError, Stopped
 from stager.lease import Lease
+from stager.verify import problems
 
 from .conftest import SHARD, StartStager
+from .small_share import Share
 from .test_ended_by_signal import wait_until
 
 QUICK = 2.0
@@ -207,3 +210,20 @@ def test_a_lease_that_is_left_makes_the_next_one_wait_and_take_nothing_over(
     with lease(tmp_path, stop_event, said) as successor:
         assert successor.given_back is None
     assert "is at work in" in said[0]
+
+
+@pytest.mark.parametrize("files_there", [1, 100, 250])
+def test_a_holder_that_was_frozen_longer_than_its_lease_damages_nothing(
+    start: StartStager, tmp_path: Path, files_there: int
+) -> None:
+    share = Share(tmp_path, {f"f{number}.bin": random.Random(number).randbytes(5000) for number in range(300)})
+    tree = tmp_path / "tree"
+    frozen = start(*share.options, "--lease-seconds", "1")
+    wait_until(lambda: len(list(tree.glob("*.bin"))) >= files_there)
+    frozen.process.send_signal(signal.SIGSTOP)
+    ended = start(*share.options, "--lease-seconds", "1").wait()
+    assert ended.status == 0, ended.log
+    frozen.process.send_signal(signal.SIGCONT)
+    assert "Traceback" not in frozen.wait().log
+    assert problems(tree, full=True) == []
+    assert share.is_in(tree)

@@ -107,6 +107,18 @@ def test_a_volume_that_fills_up_half_way_ends_the_run_cleanly_and_is_resumed_wit
     assert int(share[1]) >= 40, "one block of each file at least"
 
 
+def test_a_volume_without_inodes_is_told_from_a_full_one(volume: Volume, hub: HubClient) -> None:
+    script = """
+    mount -t tmpfs -o size=200m,nr_inodes=12 few $VOLUME
+    i=0; while touch $VOLUME/other-$i 2>/dev/null && [ $i -lt 4 ]; do i=$((i + 1)); done
+    eval "$STAGE"
+    """
+    ended = volume.run(script, size_mib=200)
+    assert ended.returncode == 1, ended.stderr
+    assert "room for bytes, but none for another file (inodes: df -i)" in volume.message.read_text()
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_volume_that_is_mounted_read_only_is_said_to_be(volume: Volume) -> None:
     ended = volume.run('mount -o remount,ro $VOLUME; eval "$STAGE"', size_mib=200)
     assert ended.returncode == 1

@@ -90,6 +90,20 @@ def test_what_no_parser_expects_is_one_line_and_the_next_source_is_asked(
     assert any(line.startswith("bad") for line in said)
 
 
+def test_a_file_in_chunks_without_a_length_is_taken(said: list[str]) -> None:
+    def answer(request: Request) -> None:
+        start, end = request.range
+        request.send(head("206 x", f"Content-Range: bytes {start}-{end - 1}/*", "Transfer-Encoding: chunked"))
+        for place in range(start, end, 65536):
+            piece = CONTENT[place : min(place + 65536, end)]
+            request.send(b"%x\r\n" % len(piece) + piece + b"\r\n")
+        request.send(b"0\r\n\r\n")
+
+    with serving(answer) as server:
+        assert fetched(said, web(server, "web")) == CONTENT
+    assert said == []
+
+
 def slow_head(request: Request) -> None:
     """Headers that never end, a few bytes at a time, so that no time-out of a socket ever passes."""
     request.send(b"HTTP/1.1 206 x\r\nA: ")

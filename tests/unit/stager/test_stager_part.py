@@ -139,10 +139,10 @@ def test_a_checkpoint_that_was_written_half_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("garbage", [b"", b"\xff\xfe", b"[1]\n[2]\n", b"\n\n\n"])
 def test_checkpoints_of_garbage_are_none(tmp_path: Path, garbage: bytes) -> None:
     checkpoints = Checkpoints(Tree(tmp_path), "notes", file_of(b"x"))
-    checkpoints.restart([])
+    checkpoints.restart([Checkpoint(1, "0" * 64)])
     path = tmp_path / "notes"
     path.write_bytes(path.read_bytes() + garbage)
-    assert checkpoints.read() == []
+    assert checkpoints.read() == [Checkpoint(1, "0" * 64)]
     path.write_bytes(garbage)
     assert checkpoints.read() == []
 
