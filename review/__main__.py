@@ -25,7 +25,7 @@ _SHORT = 7
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         report = planned_report(options.base)
         if text := _FORMATS[options.format](report):
@@ -77,7 +77,8 @@ def _publish(text: str, login: str) -> None:
         print(f"review plan: {error}; the report is in the run's summary", file=sys.stderr)
 
 
-def _parser() -> ArgumentParser:
+def parser() -> ArgumentParser:
+    """The parser of all subcommands."""
     top = ArgumentParser(
         prog="python -m review", description="What a change of stack files means. Run it in the program's directory."
     )
