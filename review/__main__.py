@@ -40,9 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def planned_report(base: str) -> Report:
     """The report of the working tree in the current directory. Raises ReviewError."""
+    target = commit_of(base)
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(plan_working_tree)
-        with extracted_base(base) as extracted:
+        with extracted_base(target, base) as extracted:
             before, fault = plan_base(extracted.root)
         after = planning.result()
     stacks, unchanged = compare(before, after)

@@ -68,12 +68,11 @@ class Base:
 
 
 @contextmanager
-def extracted_base(reference: str) -> Iterator[Base]:
-    """Extracts the last common commit of `reference` and HEAD, of the current directory and below.
+def extracted_base(target: str, reference: str) -> Iterator[Base]:
+    """Extracts the last common commit of `target` and HEAD, of the current directory and below.
 
-    Raises ReviewError if git does not know the reference.
+    `reference` is the user's name for that commit. Raises ReviewError if git cannot extract it.
     """
-    target = commit_of(reference)
     common = _git("merge-base", target, "HEAD", check=False).strip()
     note = "" if common else f"git knows no common commit with {reference}: compared with that commit itself"
     commit = common or target

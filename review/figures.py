@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu
-from planner.report.summary import duration
+from config.units import duration
 from review.checkout import StackAt
 from stager.listing import FULL_COMMIT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from planner.report.summary import duration
+from config.units import duration
 from review.change import StackChange
 from review.checkout import StackAt
 from review.figures import HOURS_PER_MONTH, MINUS, cost_per_hour, dollars, gigabytes, machine, staged_bytes

@@ -19,8 +19,9 @@ from config.stack.edit import with_keys_of
 from config.stack.file import NAMESPACE, checked_stack_name, read_sections, read_text, sections_of, stack_file
 from config.stack.sections import StackConfig
 from config.stack.weights import read_lock
+from config.units import duration
 from planner.fit import fit
-from planner.report.summary import duration, headline
+from planner.report.summary import headline
 from planner.stack_request import request_of_stack
 from review.change import shown_setting
 from stager.listing import FULL_COMMIT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.catalogue import NotInCatalogueError, engine_facts, find_gpu
+from config.units import duration
 from engines.plan import Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
@@ -31,13 +32,6 @@ def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _memory(plan)
     yield from _cache(request, plan)
     yield from _logistics(request, plan)
-
-
-def duration(seconds: float) -> str:
-    """A duration for people, such as `40 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _lines(request: FitRequest, plan: Plan, colour: bool) -> Iterator[str]:
