@@ -63,6 +63,8 @@ class Checkpoint:
     """Its own maximum where it differs from the family's configuration."""
     unknown: str | None = None
     """What is not known about it, when a plan cannot be made."""
+    gguf_tensors: tuple[tuple[str, int], ...] = ()
+    """Names and bytes of the tensors that GGUF files list; empty: not read."""
     tensors: tuple[Fields, ...] = ()
     """Tensor groups as measured from the files' headers; empty: derived from the configuration."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from config.catalogue import Checkpoint, Gguf, ModelFamily, ServingRecipe
 from config.checkpoint.config_fields import config_faults, quantization_faults
-from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
+from config.checkpoint.gguf_header import GgufError, GgufHeader, read_gguf, shard_of
 from config.checkpoint.layers import layer_count
 from config.checkpoint.quantization import read_quantization
 from config.checkpoint.safetensors import (
@@ -194,7 +194,8 @@ def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[ModelFamil
     if missing:
         raise DirectoryError(f"{directory} has {len(numbers)} of {count} GGUF shards: {missing} are missing")
     first = files[0]
-    config = _gguf_config(first)
+    headers = [(path, _gguf_header(path)) for path in files]
+    config = _gguf_config(first, headers[0][1])
     name = str(directory)
     checkpoint = Checkpoint(
         name=name,
@@ -203,15 +204,26 @@ def _gguf_checkpoint(directory: Path, files: Sequence[Path]) -> tuple[ModelFamil
         staged_bytes=sum(path.stat().st_size for path in files),
         staged_bytes_source="its files",
         gguf=Gguf(first.stem, count, str(first.relative_to(directory))),
+        gguf_tensors=tuple(size for path, header in headers for size in header.tensor_sizes(path.stat().st_size)),
     )
     return _model(name, config, first), checkpoint
 
 
-def _gguf_config(path: Path) -> dict[str, Any]:
+def _gguf_header(path: Path) -> GgufHeader:
     try:
         with path.open("rb") as file:
-            config = read_gguf(file).config()
+            header = read_gguf(file)
     except (GgufError, OSError, TypeError) as fault:
+        raise DirectoryError(f"{path} is not a GGUF file that can be read: {fault}") from fault
+    if any(size < 0 for _, size in header.tensor_sizes(path.stat().st_size)):
+        raise DirectoryError(f"{path} ends before its last tensor. Stage it again")
+    return header
+
+
+def _gguf_config(path: Path, header: GgufHeader) -> dict[str, Any]:
+    try:
+        config = header.config()
+    except TypeError as fault:
         raise DirectoryError(f"{path} is not a GGUF file that can be read: {fault}") from fault
     if faults := config_faults(config):
         raise DirectoryError(f"{path}: {'; '.join(faults)}")

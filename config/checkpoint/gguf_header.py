@@ -1,7 +1,7 @@
 """Reads the metadata of GGUF files.
 
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Metadata comes first, as typed key-value pairs. The
-list of tensors that follows is not read.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Metadata comes first, as typed key-value pairs, then
+the list of tensors with their offsets.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 from stager.listing import SHARD
@@ -17,6 +18,9 @@ MAGIC = b"GGUF"
 
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING, _ARRAY = 8, 9
+
+_ALIGNMENT = 32
+"""Of the first tensor, where the metadata states no other."""
 
 _MOST_BYTES = 256 * 2**20
 """Of one string or array. A tokenizer's tables take tens of megabytes; more is a length that was misread."""
@@ -38,6 +42,16 @@ class GgufHeader:
     """Metadata of one file."""
 
     metadata: Mapping[str, Any]
+    tensors: tuple[tuple[str, int], ...] = ()
+    """Names, and offsets from the first tensor."""
+    data_start: int = 0
+    """Where the first tensor is in the file."""
+
+    def tensor_sizes(self, file_bytes: int) -> tuple[tuple[str, int], ...]:
+        """Names and bytes of the tensors of a file of that size, padding included: up to the next tensor."""
+        ordered = sorted(self.tensors, key=lambda tensor: tensor[1])
+        ends = (("", file_bytes - self.data_start),)
+        return tuple((name, end - offset) for (name, offset), (_, end) in pairwise((*ordered, *ends)))
 
     @property
     def architecture(self) -> str:
@@ -46,6 +60,17 @@ class GgufHeader:
     def field(self, name: str) -> Any:
         """A field of the architecture, such as `block_count`."""
         return self.metadata.get(f"{self.architecture}.{name}")
+
+    def _windows(self) -> dict[str, Any]:
+        """The fields of sliding windows; where their layers are not known, one that says so."""
+        window = self.field("attention.sliding_window")
+        if not window or self.architecture in _WITHOUT_WINDOWS:
+            return {}
+        stated = self.field("attention.sliding_window_pattern")
+        pattern = stated if isinstance(stated, int) else _WINDOW_PATTERNS.get(self.architecture)
+        if not pattern:
+            return {"unknown_windows": self.architecture or "no architecture"}
+        return {"sliding_window": window, "sliding_window_pattern": pattern}
 
     def config(self) -> dict[str, Any]:
         """The metadata under the field names of a `config.json`."""
@@ -65,7 +90,6 @@ class GgufHeader:
             "num_experts": self.field("expert_count"),
             "num_experts_per_tok": self.field("expert_used_count"),
             "moe_intermediate_size": self.field("expert_feed_forward_length"),
-            "sliding_window": self.field("attention.sliding_window"),
             "full_attention_interval": self.field("full_attention_interval"),
             "head_dim": (key + value) // 2 if key and value else None,
         }
@@ -78,24 +102,41 @@ class GgufHeader:
                 "qk_nope_head_dim": self.field("attention.key_length_mla") - rope,
                 "v_head_dim": self.field("attention.value_length_mla"),
             }
+        config |= self._windows()
         varying = [name for name, found in config.items() if isinstance(found, Array)]
         if varying:
             config |= dict.fromkeys(varying) | {"layers_block_type": varying}
         return {name: found for name, found in config.items() if found is not None}
 
 
+_WINDOW_PATTERNS = {"cohere2": 4, "gemma2": 2, "gemma3": 6, "gpt-oss": 2}
+"""Every so many layers one sees the whole context, by architecture (llama.cpp src/models, set_swa_pattern)."""
+
+_WITHOUT_WINDOWS = ("phi3",)
+"""Architectures whose window llama.cpp does not use (src/llama-model.cpp)."""
+
+
 def read_gguf(file: BinaryIO) -> GgufHeader:
     """The header at the start of an open file. Raises GgufError."""
     if file.read(4) != MAGIC:
         raise GgufError("it does not begin with the letters GGUF")
-    version, _, pairs = struct.unpack("<IQQ", _exactly(file, 20))
+    version, count, pairs = struct.unpack("<IQQ", _exactly(file, 20))
     if version not in (2, 3):
         raise GgufError(f"its version is {version}: expected 2 or 3")
     metadata = {}
     for _ in range(pairs):
         key = _string(file)
         metadata[key] = _value(file, _scalar(file, 4))
-    return GgufHeader(metadata)
+    tensors = tuple(_tensor(file) for _ in range(count))
+    alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+    return GgufHeader(metadata, tensors, -(-file.tell() // alignment) * alignment)
+
+
+def _tensor(file: BinaryIO) -> tuple[str, int]:
+    """Name and offset of the next tensor of the list; its shape and type are skipped."""
+    name, dimensions = _string(file), _scalar(file, 4)
+    _exactly(file, dimensions * struct.calcsize(_SCALARS[10]) + struct.calcsize(_SCALARS[4]))
+    return name, _scalar(file, 10)
 
 
 def shard_of(name: str) -> tuple[int, int]:

@@ -32,6 +32,7 @@ _SAID_BY = {
     "num_kv_shared_layers": "layers that share a KV cache (num_kv_shared_layers)",
     "hidden_size_per_layer_input": "embeddings of each layer (hidden_size_per_layer_input)",
     "sparse_attention_config": "sparse attention (sparse_attention_config)",
+    "unknown_windows": "sliding windows, whose layers are not known of this architecture",
 }
 """Fields whose presence means an attention or network that the planner has no formula for."""
 

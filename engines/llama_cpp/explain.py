@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from config.checkpoint.model_spec import ModelSpec
 from config.units import GIB
-from engines.llama_cpp.memory import cache_bytes_per_token, device_need, gguf_request, planned_context
+from engines.llama_cpp.memory import (
+    cache_bytes_per_token,
+    device_need,
+    gguf_request,
+    planned_context,
+    window_tokens,
+)
 from engines.plan import Plan
 from engines.request import FitRequest
 
@@ -18,9 +24,13 @@ def explain_llama_cpp(request: FitRequest, model: ModelSpec, plan: Plan) -> Iter
         return
     context = planned_context(resolved)
     need = device_need(resolved, context)
-    yield f"fullest of {resolved.devices} devices: layers are split evenly, the output counts as one"
+    yield f"fullest of {resolved.devices} devices: layers in proportion, the output counts as one"
     yield f"  weights            {need.weights / GIB:8.2f} GiB"
     token = cache_bytes_per_token(model.shape, resolved.cache_type)
-    yield f"  KV cache           {need.cache / GIB:8.2f} GiB  [{context:,} tokens x {token:,} B over all layers]"
+    windows = window_tokens(resolved, context)
+    held = f"{context:,} tokens x {token:,.0f} B in each layer"
+    if windows < context:
+        held += f", {windows:,} in a layer with a sliding window"
+    yield f"  KV cache           {need.cache / GIB:8.2f} GiB  [{held}]"
     buffer = f"{need.compute_likely / GIB:.2f} to {need.compute_worst / GIB:.2f}"
     yield f"  compute buffer     {buffer} GiB  [flash attention on]"

@@ -1,6 +1,7 @@
 """Flags of llama-server that a stack's extra arguments may not set, and those that change no memory."""
 
 from config.engine_name import EngineName
+from engines.llama_cpp.placement import PLACEMENT_FLAGS
 from engines.rules.arguments import FlagRules
 
 FLAGS = FlagRules(
@@ -34,6 +35,7 @@ FLAGS = FlagRules(
             *("--xtc-threshold", "--no-cont-batching", "--no-ui", "--no-mmproj"),
         }
     ),
+    counted=PLACEMENT_FLAGS,
     only_add=frozenset(
         {
             *("--mmproj", "--mmproj-url", "--spec-draft-model", "--spec-draft-hf", "--spec-type", "--spec-default"),

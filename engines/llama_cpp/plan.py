@@ -16,15 +16,15 @@ from engines.finding import Finding
 from engines.llama_cpp.flags import FLAGS
 from engines.llama_cpp.memory import (
     GgufRequest,
-    cache_bytes_per_token,
     device_need,
     devices,
     gguf_request,
+    growth_per_token,
     host_memory_of,
-    layers_on_device,
     longest_context,
     planned_context,
 )
+from engines.llama_cpp.placement import check_placement
 from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request, check_node
 from engines.llama_cpp.served_file import check_served_file, served_file
 from engines.logistics import load_seconds, with_logistics
@@ -94,6 +94,7 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     """Findings about everything but the model itself."""
     yield from check_unused(request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, request.extra_args)
+    yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
         yield from llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
@@ -163,7 +164,7 @@ def _plan(resolved: GgufRequest, findings: list[Finding], context: int) -> Plan:
 def _per_gpu(resolved: GgufRequest, context: int) -> PerGpu:
     """The fullest GPU; without known memory, what it must hold."""
     need, memory = device_need(resolved, context), resolved.gpu.memory_bytes if resolved.gpu else None
-    per_token = _bytes_per_token(resolved)
+    per_token = growth_per_token(resolved)
     if memory is None:
         return PerGpu(None, round(need.weights / GIB, 2), None, None, per_token)
     worst, likely = _left(resolved, context, memory)
@@ -183,12 +184,6 @@ def _left(resolved: GgufRequest, context: int, memory: int) -> tuple[float, floa
     return max(0.0, left - need.compute_worst), max(0.0, left - need.compute_likely)
 
 
-def _bytes_per_token(resolved: GgufRequest) -> int:
-    """Bytes of one token on the fullest GPU."""
-    shape = resolved.model.shape
-    return cache_bytes_per_token(shape, resolved.cache_type) * layers_on_device(resolved) // (shape.layers + 1)
-
-
 def _kv_tokens(resolved: GgufRequest, context: int) -> tuple[int, int] | None:
     """Tokens that fit on the GPUs: [worst, likely]; without GPUs, the context. None: not known."""
     if resolved.gpu is None:
@@ -196,7 +191,8 @@ def _kv_tokens(resolved: GgufRequest, context: int) -> tuple[int, int] | None:
     if resolved.gpu.memory_bytes is None:
         return None
     worst, likely = _left(resolved, context, resolved.gpu.memory_bytes)
-    return int(worst // _bytes_per_token(resolved)), int(likely // _bytes_per_token(resolved))
+    per_token = growth_per_token(resolved)
+    return (int(worst // per_token), int(likely // per_token)) if per_token else None
 
 
 def llama_arguments(request: FitRequest, context: int | None, slots: int | None) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> It
             f"{need.weights / GIB:.1f} GiB of weights and {need.cache / GIB:.1f} of KV cache for {context:,} tokens on "
             f"the fullest of {resolved.devices} GPUs, and {gpu.title} has {memory / GIB:.1f} GiB.",
         )
-    if not resolved.request.expert_offload and not any("exps" in argument for argument in resolved.request.extra_args):
+    if not resolved.placement.uses_host:
         return
     whole = device_need(resolved.with_experts_on_gpus(), context)
     if whole.worst <= memory:
@@ -121,7 +121,7 @@ def _host_known(resolved: GgufRequest, context: int) -> Iterator[Finding]:
     request = resolved.request
     if request.host_memory_bytes is not None or request.deployment is not None:
         return
-    if resolved.gpu is None or request.expert_offload:
+    if resolved.gpu is None or resolved.placement.uses_host:
         needed = host_memory_of(resolved, context) / GIB
         yield unknown(
             "host_memory_not_known",

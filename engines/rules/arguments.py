@@ -27,6 +27,8 @@ class FlagRules:
     disagree."""
     harmless: frozenset[str]
     """Flags that change nothing that a GPU or the host holds. Any other flag makes memory unknown."""
+    counted: frozenset[str]
+    """Flags that the plan counts where they stand among the extra arguments."""
     only_add: frozenset[str]
     """Flags without a formula that can only add to what a GPU holds, so that what does not fit without them is still
     rejected."""
@@ -61,7 +63,7 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")
     elif flag not in known.flags and positive not in known.flags:
         yield _not_known(rules.engine, known, given, flag)
-    elif positive not in rules.harmless:
+    elif positive not in rules.harmless and flag not in rules.counted:
         code = ADDS_MEMORY if flag in rules.only_add else NOT_COUNTED
         text = f"{given} can change what the GPUs or the host hold, and the plan does not count that."
         yield unknown(code, text, f"Remove {given}, or measure it on the machine.")

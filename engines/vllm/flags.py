@@ -65,6 +65,7 @@ FLAGS = FlagRules(
             *("--trust-request-chat-template", "--use-tqdm-on-load", "--uvicorn-log-level", "--watchdog-config"),
         }
     ),
+    counted=frozenset(),
     only_add=frozenset(
         {
             # Draft models, adapters, copies of experts, and buffers.

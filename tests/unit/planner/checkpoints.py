@@ -77,8 +77,19 @@ def write_llama(directory: Path, config: Mapping[str, Any] = LLAMA) -> Path:
     return directory
 
 
-def write_gguf(path: Path, *, architecture: str = "llama", fields: Mapping[str, int] | None = None) -> None:
-    """A GGUF file of version 3 with a tokenizer of 512 words, one Q4_K and one F32 tensor."""
+_EMBEDDING_BYTES = 256 * VOCABULARY * 144 // 256
+TINY_GGUF = {"token_embd.weight": _EMBEDDING_BYTES, "output_norm.weight": 1024}
+"""The tensors of the smallest file: an embedding in Q4_K and a norm in F32."""
+
+
+def write_gguf(
+    path: Path,
+    *,
+    architecture: str = "llama",
+    fields: Mapping[str, int] | None = None,
+    tensors: Mapping[str, int] = TINY_GGUF,
+) -> None:
+    """A GGUF file of version 3 with a tokenizer of 512 words, and tensors of so many bytes, in multiples of 32."""
     values = {
         "block_count": 2,
         "embedding_length": 256,
@@ -93,14 +104,14 @@ def write_gguf(path: Path, *, architecture: str = "llama", fields: Mapping[str, 
     words = b"".join(_string(f"word{index}") for index in range(VOCABULARY))
     pairs.append(_pair("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, VOCABULARY) + words))
     pairs.append(_pair("tokenizer.ggml.scores", 9, struct.pack("<IQ", 6, VOCABULARY) + bytes(4 * VOCABULARY)))
-    tensors = [("token_embd.weight", [256, VOCABULARY], 12), ("output_norm.weight", [256], 0)]
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)))
         file.write(b"".join(pairs))
-        for name, shape, kind in tensors:
-            file.write(_string(name) + struct.pack("<I", len(shape)))
-            file.write(b"".join(struct.pack("<Q", size) for size in shape) + struct.pack("<IQ", kind, 0))
-        file.truncate(file.tell() + 256 * VOCABULARY * 144 // 256 + 1024)
+        offset = 0
+        for name, size in tensors.items():
+            file.write(_string(name) + struct.pack("<IQIQ", 1, size // 4, 0, offset))
+            offset += size
+        file.truncate(-(-file.tell() // 32) * 32 + offset)
 
 
 def _pair(key: str, kind: int, value: bytes) -> bytes:

@@ -86,7 +86,7 @@ def test_an_argument_that_can_change_memory_leaves_the_verdict_open_and_is_named
 
 @pytest.mark.parametrize("rules", [VLLM_FLAGS, LLAMA_CPP_FLAGS], ids=lambda rules: rules.engine)
 def test_every_flag_of_the_table_exists_and_has_one_meaning(rules: FlagRules) -> None:
-    sets = [rules.harmless, rules.only_add, rules.of_the_server, frozenset(rules.of_the_plan)]
+    sets = [rules.harmless, rules.counted, rules.only_add, rules.of_the_server, frozenset(rules.of_the_plan)]
     assert frozenset().union(*sets) <= set(engine_flags(rules.engine).flags)
     assert sum(map(len, sets)) == len(frozenset().union(*sets))
 
@@ -94,7 +94,7 @@ def test_every_flag_of_the_table_exists_and_has_one_meaning(rules: FlagRules) ->
 @pytest.mark.parametrize("rules", [VLLM_FLAGS, LLAMA_CPP_FLAGS], ids=lambda rules: rules.engine)
 def test_every_flag_of_the_engine_that_is_not_known_as_harmless_leaves_the_verdict_open(rules: FlagRules) -> None:
     flags = engine_flags(rules.engine)
-    answered = rules.harmless | rules.of_the_server | rules.of_the_plan.keys() | {"--api-key"}
+    answered = rules.harmless | rules.counted | rules.of_the_server | rules.of_the_plan.keys() | {"--api-key"}
     for flag in (*flags.flags, *flags.short_forms):
         meant = flags.short_forms.get(flag, flag)
         [*found] = check_arguments(rules, (flag,))
