@@ -40,7 +40,7 @@ POWER_FAILURE = """
 $stage 2>$WORK/log & sleep $DELAY; kill -STOP $! 2>/dev/null; moment; kill -KILL $! 2>/dev/null; wait
 judge $WORK/after/new/tree
 umount $VOLUME; umount $WORK/after; dd if=$WORK/image of=$backing/disk bs=1M conv=notrunc status=none
-mount $device $VOLUME; complete
+take_up; complete
 """
 WRITE_ERRORS = """
 $stage 2>$WORK/log & sleep $DELAY; kill -STOP $! 2>/dev/null; disk_fails; kill -CONT $! 2>/dev/null

@@ -1,6 +1,7 @@
 """A disk of the test's own, whose power can fail and whose writes can fail for a while: a file behind a loop device.
 
-It is mounted in the mount namespace of one script, which takes all of it away when it ends. Needs root.
+It is mounted in the namespaces of one script. When the script ends, also by a signal, the kernel ends all of its
+processes, and removes mounts and loop device. Needs root.
 """
 
 import os
@@ -20,9 +21,10 @@ mount -t tmpfs -o size=${SIZE_MIB}m backing $backing
 truncate -s $((SIZE_MIB - 8))M $backing/disk
 mkfs.ext4 -q -F -O inline_data -I 1024 -N 2000 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 $backing/disk
 dd if=$backing/disk of=$backing/disk bs=1M conv=notrunc status=none  # no holes: it may have made some
-device=$(losetup -f --show $backing/disk)
-trap 'cd /; umount -l $VOLUME $WORK/after 2>/dev/null; losetup -d $device; umount -l $backing' EXIT
-mount $device $VOLUME
+BLOCK=$(dumpe2fs -h $backing/disk 2>/dev/null | sed -n 's/^Block size: *//p')
+# The kernel frees a loop device that `mount` made with its last mount, so with this namespace, however the script ends.
+take_up() { mount -o loop $backing/disk $VOLUME; device=$(findmnt -no SOURCE $VOLUME); }
+take_up
 disk_fails() {
     sync -f $VOLUME
     dumpe2fs $device 2>/dev/null | sed -n 's/^ *Free blocks: *//p' | tr ',' '\\n' | tr -d ' ' | grep -- - |
@@ -32,11 +34,10 @@ disk_fails() {
     dd if=/dev/zero of=$backing/filler bs=64k status=none 2>/dev/null || true
 }
 disk_works() { rm $backing/filler; }
-reboot() { umount $VOLUME; mount $device $VOLUME; }
+reboot() { umount $VOLUME; take_up; }
 power_fails() {  # what is on the disk at this moment, mounted at $WORK/after
     cp --sparse=always $backing/disk $WORK/image; mkdir -p $WORK/after; mount -o loop $WORK/image $WORK/after
 }
-BLOCK=$(dumpe2fs -h $device 2>/dev/null | sed -n 's/^Block size: *//p')
 """
 
 
@@ -47,15 +48,20 @@ def can_have_a_disk() -> bool:
     return subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode == 0
 
 
-def with_disk(script: str, work: Path, *, size_mib: int, **environment: object) -> subprocess.CompletedProcess[str]:
-    """Run `script` with a fresh disk at `$VOLUME`; what it leaves in `$WORK` outlives it."""
+def with_disk(
+    script: str, work: Path, *, size_mib: int, seconds: float = 300, **environment: object
+) -> subprocess.CompletedProcess[str]:
+    """Run `script` with a fresh disk at `$VOLUME`; what it leaves in `$WORK` outlives it.
+
+    Raises `TimeoutExpired` after `seconds`.
+    """
     settings = {"WORK": work, "VOLUME": work / "volume", "SIZE_MIB": size_mib, **environment}
     return subprocess.run(
-        ["unshare", "-m", "bash", "-c", PRELUDE + script],
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", PRELUDE + script],
         cwd=CHECKOUT,
         env={"PATH": os.environ["PATH"], "HOME": str(work), **{key: str(value) for key, value in settings.items()}},
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=seconds,
     )

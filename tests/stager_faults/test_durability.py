@@ -5,7 +5,9 @@ import json
 import random
 import re
 import shlex
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,14 @@ def test_a_full_check_reads_the_disk_and_not_the_memory(work: Path) -> None:
         pytest.skip("memory was short, and has forgotten what the disk never got")
     assert "model.gguf: SHA-256 is" in said, said
     assert "refused" in said
+
+
+def test_a_script_that_is_killed_leaves_no_loop_device(tmp_path: Path) -> None:
+    """As a fuzzer that gets SIGTERM kills it; a process that stands still must not hold the disk."""
+    with pytest.raises(subprocess.TimeoutExpired):
+        with_disk("sleep 100 & kill -STOP $!; touch $WORK/begun; wait", tmp_path, size_mib=30, seconds=5)
+    assert (tmp_path / "begun").exists()
+    deadline = time.monotonic() + 20
+    while str(tmp_path) in subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
