@@ -43,6 +43,9 @@ class InferenceServerArgs(TypedDict):
     """The model to serve, one repository at one revision. The volume must contain its staged weights."""
     lock: NotRequired[str | None]
     """Text of the weights lock file that the stage used. Unset: none."""
+    files_sha256: NotRequired[pulumi.Input[str] | None]
+    """Without a lock: `WeightStage.files_sha256`, with which the check before serving compares the manifest. Unset or
+    empty: the check knows only repository and revision."""
     volume: WeightSource
     """The volume with the weights."""
     placement: Placement
@@ -113,7 +116,7 @@ class InferenceServer(pulumi.ComponentResource):
             f"{self._name}-verifier",
             metadata=self._metadata(),
             data=check | verifier_texts(),
-            binary_data=ordered_weights(self._weights, self._args.get("lock")),
+            binary_data=ordered_weights(self._weights, self._args.get("lock"), self._args.get("files_sha256")),
             opts=pulumi.ResourceOptions(parent=self),
         )
 

@@ -94,6 +94,9 @@ class ServedModel(pulumi.ComponentResource):
     """The plan, with the keys of `python -m planner fit --json`."""
     release: pulumi.Output[Release]
     """What is served."""
+    files_sha256: pulumi.Output[str]
+    """Without a lock: SHA-256 of the sorted lines `<path> <size> <SHA-256>` of all files, from the first stage. Empty:
+    a lock lists the files, or no kubeconfig was given."""
 
     def __init__(self, name: str, args: ServedModelArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._args = args = whole_numbers(args)
@@ -115,7 +118,7 @@ class ServedModel(pulumi.ComponentResource):
         nodes = self._nodes()
         volume = self._volume(nodes, cluster.preflight, namespace)
         stage = self._stage(nodes, volume, [*namespace, nodes, volume])
-        server = self._server(nodes, volume, [stage, stage.staged])
+        server = self._server(nodes, volume, stage)
         self._prune(nodes, volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
@@ -123,7 +126,8 @@ class ServedModel(pulumi.ComponentResource):
         self.revision = pulumi.Output.from_input(self._planned.stack.model.revision)
         self.plan = pulumi.Output.from_input(self._planned.plan.as_dict())
         self.release = pulumi.Output.from_input(self._release())
-        outputs = ("endpoint", "answered", "model", "revision", "plan", "release")
+        self.files_sha256 = stage.files_sha256
+        outputs = ("endpoint", "answered", "model", "revision", "plan", "release", "files_sha256")
         self.register_outputs({output: getattr(self, output) for output in outputs})
 
     def _sections(self) -> dict[str, Any]:
@@ -233,9 +237,7 @@ class ServedModel(pulumi.ComponentResource):
             self._within(after),
         )
 
-    def _server(
-        self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Input[pulumi.Resource]]
-    ) -> InferenceServer:
+    def _server(self, nodes: BareMetalGpuNodes, volume: WeightVolume, stage: WeightStage) -> InferenceServer:
         stack = self._planned.stack
         return InferenceServer(
             self._part("server"),
@@ -243,6 +245,7 @@ class ServedModel(pulumi.ComponentResource):
                 "namespace": self._namespace,
                 "model": self._args["model"],
                 "lock": self._lock(),
+                "files_sha256": stage.files_sha256,
                 "volume": volume.source,
                 "placement": nodes.placement,
                 "engine": self._planned.engine,
@@ -254,7 +257,7 @@ class ServedModel(pulumi.ComponentResource):
                 "kubeconfig": self._args.get("kubeconfig"),
                 "context": self._args.get("context"),
             },
-            self._within(after),
+            self._within([stage, stage.staged]),
         )
 
     def _prune(

@@ -5,6 +5,7 @@ not restart the server. The next `pulumi up` replaces a failed Job, and the new 
 Resources that need the weights depend on `staged`. Only this pod gets the hub's token.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
@@ -24,7 +25,7 @@ from components.pods.placement import PodPlacement
 from components.pods.security import JobSecurity
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume, placed_volumes
-from components.rollout import stage_watch
+from components.rollout import stage_watch, staged_files
 from components.rollout.server_watch import AWAITED_HERE
 from components.rollout.stage_watch import StageJobs
 from config.stack import arguments
@@ -95,6 +96,9 @@ class WeightStage(pulumi.ComponentResource):
     """Name of the ConfigMap that holds the stager, for other Jobs that run it."""
     owner: pulumi.Output[str]
     """Owner of the staged weights, as `<namespace>/<owner>`."""
+    files_sha256: pulumi.Output[str]
+    """Without a lock: SHA-256 of the sorted lines `<path> <size> <SHA-256>` of all files, from the first stage of this
+    revision. A later stage with other files fails. Empty: a lock lists the files, or no kubeconfig was given."""
 
     def __init__(self, name: str, args: WeightStageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._name, self._args = name, whole_numbers(args)
@@ -106,13 +110,14 @@ class WeightStage(pulumi.ComponentResource):
         self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
         self._program = self._program_map()
         self._pod = self._pod_of(volumes)
-        self._staged = self._awaited([self._job(volume) for volume in volumes])
+        files = self._awaited([self._job(volume) for volume in volumes])
+        self._staged = files.apply(lambda _: self)
+        self.files_sha256 = self._kept(files)
         self.directory = self._staged.apply(lambda _: self._weights.directory)
         self.digest = pulumi.Output.from_input(self._weights.digest)
         self.program = self._program.metadata["name"]
-        self.register_outputs(
-            {"directory": self.directory, "digest": self.digest, "program": self.program, "owner": self.owner}
-        )
+        outputs = ("directory", "digest", "program", "owner", "files_sha256")
+        self.register_outputs({output: getattr(self, output) for output in outputs})
 
     @property
     def staged(self) -> pulumi.Output[pulumi.Resource]:
@@ -189,22 +194,30 @@ class WeightStage(pulumi.ComponentResource):
         deadline = self._args.get("deadline_seconds") or _DEADLINE_SECONDS
         return self._args.get("await_seconds") or deadline + PULUMI_GRACE_SECONDS
 
-    def _awaited(self, jobs: Sequence[Job]) -> pulumi.Output[pulumi.Resource]:
-        async def awaited(known: Sequence[str | None]) -> pulumi.Resource:
+    def _awaited(self, jobs: Sequence[Job]) -> pulumi.Output[str]:
+        """Waits for the Jobs. Returns the hash of the files that they reported. Empty: none."""
+
+        async def awaited(known: Sequence[str | None]) -> str:
             kubeconfig, namespace, *identities = known
             names = [str(identity).rpartition("/")[2] for identity in identities]
-            if kubeconfig is not None:
-                api = cluster_api(kubeconfig, self._args.get("context"))
-                stage = StageJobs(api, str(namespace), labels(stack_name(), self._name), self._await_seconds())
-                if pulumi.runtime.is_dry_run():
-                    await stage_watch.warn_if_gone(stage, names)
-                else:
-                    await stage_watch.wait_until_staged(stage, names, self._say)
-            return self
+            if kubeconfig is None:
+                return ""
+            api = cluster_api(kubeconfig, self._args.get("context"))
+            stage = StageJobs(api, str(namespace), labels(stack_name(), self._name), self._await_seconds())
+            if pulumi.runtime.is_dry_run():
+                await stage_watch.warn_if_gone(stage, names)
+                return ""
+            await stage_watch.wait_until_staged(stage, names, self._say)
+            return "" if self._args.get("lock") else await asyncio.to_thread(staged_files.reported, stage, names)
 
         args = self._args
         known = pulumi.Output.all(args.get("kubeconfig"), args["namespace"], *[job.id for job in jobs])
         return pulumi.Output.unsecret(known.apply(awaited))
+
+    def _kept(self, files: pulumi.Output[str]) -> pulumi.Output[str]:
+        if self._args.get("lock") or not self._is_watched:
+            return pulumi.Output.from_input("")
+        return staged_files.kept(f"{self._name}-files-{self._weights.digest}", self._metadata(), files, self)
 
     @property
     def _is_watched(self) -> bool:

@@ -1,11 +1,12 @@
 """The list of files that the verifier expects on the volume, from the lock. It is in the verifier's ConfigMap.
 
 The manifest is on the same volume as the weights, so that write access to the volume can change both. The lock comes
-from the Pulumi program. Without a lock, the verifier can compare only the repository and the revision.
+from the Pulumi program. Without a lock, the hash of all files comes from the first stage.
 """
 
 from base64 import b64encode
 from bz2 import compress
+from collections.abc import Mapping
 
 import pulumi
 
@@ -19,13 +20,16 @@ MOST_BYTES = 600 * 1024
 """Maximum size of the list, because a ConfigMap holds at most 1 MiB. One hash of all lines replaces a longer list."""
 
 
-def ordered_weights(weights: StagedWeights, lock: str | None) -> dict[str, str] | None:
-    """Returns the `binary_data` of a ConfigMap: the files of the lock that the stack stages. None: no lock.
+def ordered_weights(
+    weights: StagedWeights, lock: str | None, files_sha256_: pulumi.Input[str] | None = None
+) -> pulumi.Input[Mapping[str, str]] | None:
+    """Returns the `binary_data` of a ConfigMap: the files of the lock that the stack stages. None: nothing is known.
 
+    Without a lock, it is the hash of all files that the first stage reported, if it is not empty.
     Raises pulumi.RunError if the lock is not valid, or lacks files that the stack includes.
     """
     if lock is None:
-        return None
+        return None if files_sha256_ is None else pulumi.Output.from_input(files_sha256_).apply(_of_hash)
     try:
         parsed = parse_lock(lock, "of the weights")
         chosen = select(Listing(parsed.repository, parsed.revision, parsed.commit, parsed.files), weights.model.include)
@@ -36,3 +40,7 @@ def ordered_weights(weights: StagedWeights, lock: str | None) -> dict[str, str] 
     if len(content) > MOST_BYTES:
         content = ordered_sha256(files_sha256(entries)).encode()
     return {ORDERED.name: b64encode(content).decode()}
+
+
+def _of_hash(sha256: str) -> Mapping[str, str]:
+    return {ORDERED.name: b64encode(ordered_sha256(sha256).encode()).decode()} if sha256 else {}

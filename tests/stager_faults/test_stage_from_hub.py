@@ -1,5 +1,6 @@
 """The plain way from the hub to a verified directory, and everything that is refused before or after it."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_a_staged_directory_holds_real_files_and_a_manifest_that_verifies(stage:
     assert (tree / "notes/deep.txt").read_text() == "below a folder\n"
     assert not [path for path in tree.rglob("*") if path.is_symlink() or path.name == "parts"]
     assert problems(tree, full=True, repository="acme/model", revision=COMMIT) == []
+
+
+def test_a_run_reports_one_hash_of_all_files(stage: RunStager, tmp_path: Path) -> None:
+    """Of the sorted lines that `sha256sum` and `stat` give; the second run reports the same."""
+    reported = [stage().message, stage().message]
+    lines = ""
+    for name in sorted(("config.json", "notes/deep.txt", *(f"model-0000{n}-of-00002.safetensors" for n in (1, 2)))):
+        content = (tmp_path / "tree" / name).read_bytes()
+        lines += f"{name} {len(content)} {hashlib.sha256(content).hexdigest()}\n"
+    assert reported == [f"stager: files_sha256 {hashlib.sha256(lines.encode()).hexdigest()}"] * 2
 
 
 def test_a_second_run_asks_nobody_for_anything(stage: RunStager, hub: HubClient) -> None:

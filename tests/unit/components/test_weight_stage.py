@@ -140,7 +140,7 @@ def test_the_hubs_own_client_is_used_where_the_stack_says_so_and_keeps_no_second
 
 
 def test_one_config_map_holds_the_whole_stager() -> None:
-    program = staged().only(":ConfigMap").inputs
+    program = staged(watched=False).only(":ConfigMap").inputs
     assert (program["data"], program["binaryData"]) == (stager_texts(), stager_archive())
 
 
