@@ -96,8 +96,9 @@ class StartLimits(TypedDict):
     """Failures of the startup probe before the kubelet restarts the engine. Unset: as many as fit into 61 minutes."""
     await_seconds: NotRequired[int]
     """Timeout of `pulumi up` for a server that makes no progress. Unset: 90 minutes."""
-    termination_grace_seconds: NotRequired[int]
-    """Time for a pod to terminate before the kubelet kills it. Unset: 60."""
+    drain_seconds: NotRequired[int]
+    """Time for running requests to finish when a pod terminates. vLLM needs the same in its argument
+    `--shutdown-timeout`. Unset: 60; 0: none."""
 
 
 def whole_numbers(values: Arguments) -> Arguments:

@@ -28,10 +28,13 @@ from components.rollout import server_watch
 from components.rollout.server_watch import AWAITED_HERE, Server
 from config.stack import arguments
 from config.stack.sections import Verification
-from engines.process import Role
+from engines.process import Role, termination_grace_seconds
 from planner.time_limits import PULUMI_GRACE_SECONDS
 
 _NOT_ASKED = "unknown: no kubeconfig was given to ask the server with"
+
+_DELETION_SECONDS = 600
+"""Pulumi's default for a deletion, here beside the time that the pods get to terminate."""
 
 
 class InferenceServerArgs(TypedDict):
@@ -172,10 +175,11 @@ class InferenceServer(pulumi.ComponentResource):
         )
 
     def _options(self) -> pulumi.ResourceOptions:
-        """Without a kubeconfig, Pulumi waits, and its timeout is longer than the cluster's."""
-        seconds = f"{self._serving.await_seconds + PULUMI_GRACE_SECONDS}s"
-        own_wait = pulumi.CustomTimeouts(create=seconds, update=seconds)
-        return pulumi.ResourceOptions(parent=self, custom_timeouts=None if self._is_watched else own_wait)
+        """Pulumi's timeouts are longer than the cluster's. With a kubeconfig, Pulumi waits for deletions only."""
+        start = None if self._is_watched else f"{self._serving.await_seconds + PULUMI_GRACE_SECONDS}s"
+        end = f"{termination_grace_seconds(self._serving.drain_seconds) + _DELETION_SECONDS}s"
+        timeouts = pulumi.CustomTimeouts(create=start, update=start, delete=end)
+        return pulumi.ResourceOptions(parent=self, custom_timeouts=timeouts)
 
     def _service(self, serving: pulumi.Output[pulumi.Resource]) -> Service:
         return Service(

@@ -34,6 +34,8 @@ class ProcessStart:
     """Nodes of the server, one pod on each."""
     ready_seconds: int
     """The timeout for an engine with its own ready timeout."""
+    drain_seconds: int
+    """Time for running requests to finish when a pod terminates. 0: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,19 @@ class Probe:
     period_seconds: int
     failure_threshold: int
     timeout_seconds: int = 10
+
+
+DEREGISTRATION_SECONDS = 15
+"""Time until no client sends a request to a terminating pod, because its endpoint is removed while it terminates
+(github.com/kserve/kserve/pull/5485)."""
+
+EXIT_SECONDS = 30
+"""Time for an idle engine to exit. A vLLM on a CPU takes 9 s. Our own choice."""
+
+
+def termination_grace_seconds(drain_seconds: int) -> int:
+    """Time for a pod to terminate before the kubelet kills it."""
+    return (DEREGISTRATION_SECONDS + drain_seconds if drain_seconds else 0) + EXIT_SECONDS
 
 
 LIVENESS = Probe(period_seconds=30, failure_threshold=3)
@@ -68,5 +83,7 @@ class EngineProcess:
     readiness: Probe = READINESS
     pod_fields: Mapping[str, str] = field(default_factory=dict)
     """Further environment from the pod's own fields: name of the variable to path of the field."""
+    pre_stop: Sequence[str] = ()
+    """Command in the engine's container before it gets SIGTERM. Empty: none."""
     cache_directories: Mapping[str, str] = field(default_factory=dict)
     """Writable directories that the engine needs, empty at each start: name to mount path."""

@@ -28,6 +28,8 @@ class Deployment:
     """Nodes of the stack, including those of other servers and spares."""
     replicas: int = 1
     """Servers, each on nodes of its own."""
+    drain_seconds: int = 0
+    """Time for running requests to finish when a pod terminates. 0: none."""
     volume_has_size: bool = True
     """Whether the weights volume has a size."""
     locked_files: tuple[str, ...] | None = None

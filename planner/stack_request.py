@@ -72,6 +72,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         deployment=Deployment(
             nodes=nodes.count,
             replicas=engine.replicas,
+            drain_seconds=engine.drain,
             volume_has_size=weights.kind is not WeightsKind.HOST_PATH,
             locked_files=tuple(lock.files) if lock else None,
         ),

@@ -12,6 +12,7 @@ from math import ceil
 
 from engines.logistics import download_seconds
 from engines.plan import Plan
+from engines.process import termination_grace_seconds
 from engines.request import FitRequest
 
 SAFETY_FACTOR = 3.0
@@ -37,10 +38,6 @@ POD_START_SECONDS = 900
 """Scheduling, and pulling an engine image of ten gigabytes or more. Our own choice: 15 minutes are 90 Mbit/s for 10
 GB."""
 
-TERMINATION_GRACE_SECONDS = 60
-"""Kubernetes' default of 30 s is short for a process with hundreds of gigabytes of mapped and pinned memory. Our own
-choice."""
-
 PULUMI_GRACE_SECONDS = 120
 """`pulumi up` waits this much longer than the cluster, so that the cluster's error is reported. Our own choice."""
 
@@ -60,9 +57,7 @@ class TimeLimits:
     startup_failure_threshold: int
     """`failureThreshold` of the startup probe."""
     server_await_seconds: int
-    """Pulumi's timeout for the server, including verification."""
-    termination_grace_seconds: int = TERMINATION_GRACE_SECONDS
-    """`terminationGracePeriodSeconds` of the server."""
+    """Pulumi's timeout for the server, including verification and the end of the pods before it."""
 
     @property
     def startup_seconds(self) -> int:
@@ -97,7 +92,8 @@ def time_limits(plan: Plan, request: FitRequest | None = None, *, full_verificat
     threshold = ceil((ready + PROBE_GRACE_SECONDS) / period)
     hashed = (plan.weights_bytes or most) / HASHED_BYTES_PER_SECOND if full_verification else 0.0
     verification = ceil(SAFETY_FACTOR * hashed)
-    start = POD_START_SECONDS + verification + threshold * period
+    drain = request.deployment.drain_seconds if request and request.deployment else 0
+    start = termination_grace_seconds(drain) + POD_START_SECONDS + verification + threshold * period
     return TimeLimits(
         stage_deadline_seconds=staging,
         stage_await_seconds=staging + PULUMI_GRACE_SECONDS,

@@ -47,7 +47,7 @@ class PlannedModel:
     @property
     def start_limits(self) -> StartLimits:
         """The argument `limits` of `InferenceServer`."""
-        return start_limits(self.limits)
+        return start_limits(self.limits, self.stack.engine)
 
     @property
     def serving(self) -> Serving:

@@ -37,12 +37,12 @@ def server_pods(plan: Plan, engine: sections.Engine) -> ServerPods:
     }
 
 
-def start_limits(limits: TimeLimits) -> StartLimits:
+def start_limits(limits: TimeLimits, engine: sections.Engine) -> StartLimits:
     """Returns the time limits of a plan."""
     return {
         "engine_ready_seconds": limits.engine_ready_seconds,
         "startup_period_seconds": limits.startup_period_seconds,
         "startup_failure_threshold": limits.startup_failure_threshold,
         "await_seconds": limits.server_await_seconds,
-        "termination_grace_seconds": limits.termination_grace_seconds,
+        "drain_seconds": engine.drain,
     }

@@ -20,7 +20,7 @@ from components.pods.weight_source import PlacedVolume
 from components.rollout.pod_report import VERSION_ANNOTATION
 from config.quantity import whole_gibibytes
 from config.stack.sections import Fabric, Verification
-from engines.process import EngineProcess, Probe, ProcessStart, Role
+from engines.process import EngineProcess, Probe, ProcessStart, Role, termination_grace_seconds
 from engines.registry import engine_of
 
 _PROGRAMS_MOUNT = "/heavylift"
@@ -84,6 +84,7 @@ class ServerPod:
             arguments=self.serving.arguments,
             nodes=self.serving.nodes,
             ready_seconds=self.serving.engine_ready_seconds,
+            drain_seconds=self.serving.drain_seconds,
         )
         return engine_of(self.serving.engine).process(start, role)
 
@@ -106,7 +107,8 @@ class ServerPod:
         empty = [{"name": name, "empty_dir": content} for name, (_, content) in directories.items()]
         return {
             "automount_service_account_token": False,
-            "termination_grace_period_seconds": self.serving.termination_grace_seconds,
+            "enable_service_links": False,
+            "termination_grace_period_seconds": termination_grace_seconds(self.serving.drain_seconds),
             **self._scheduling(),
             **fabric.pod_network(self._fabric(role)),
             "init_containers": [*self._fabric_containers(role), self._verifier_container()],
@@ -168,6 +170,7 @@ class ServerPod:
             "args": list(process.arguments),
             "env": self._environment(role),
             **({} if role is Role.WORKER else self._port_and_probes(process)),
+            **({"lifecycle": {"pre_stop": {"exec_": {"command": list(process.pre_stop)}}}} if process.pre_stop else {}),
             "resources": self._resources(role),
             "security_context": self._security(role),
             "termination_message_policy": "FallbackToLogsOnError",

@@ -47,8 +47,8 @@ class Serving:
     """Period of the startup probe in seconds, and failures before the kubelet restarts the engine."""
     await_seconds: int
     """Timeout of `pulumi up` for a server that makes no progress."""
-    termination_grace_seconds: int
-    """Time for a pod to terminate before the kubelet kills it."""
+    drain_seconds: int
+    """Time for running requests to finish when a pod terminates. 0: none."""
 
     @property
     def pods(self) -> int:
@@ -78,5 +78,5 @@ class Serving:
             startup_period_seconds=period,
             startup_failure_threshold=limits.get("startup_failure_threshold", (_READY_SECONDS + 60) // period),
             await_seconds=limits.get("await_seconds", _READY_SECONDS + 1800),
-            termination_grace_seconds=limits.get("termination_grace_seconds", 60),
+            drain_seconds=limits.get("drain_seconds", 60),
         )

@@ -218,6 +218,8 @@ class Engine(TypedDict):
     """CPUs that the server requests."""
     memory: NotRequired[str]
     """Memory that the server requests; unset: derived from the plan."""
+    drain: NotRequired[int]
+    """Seconds that running requests get to finish when a pod terminates, at most 3600. 0: they are aborted."""
     environment: NotRequired[Mapping[str, str]]
     """Additional environment variables of the server. No secrets."""
     extra_args: NotRequired[Sequence[str]]

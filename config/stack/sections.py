@@ -351,6 +351,8 @@ class Engine(Section):
     """CPUs that the server requests."""
     memory: Quantity | None = None
     """Memory that the server requests; unset: derived from the plan."""
+    drain: Annotated[int, Strict(), Field(ge=0, le=3600)] = 60
+    """Seconds that running requests get to finish when a pod terminates, at most 3600. 0: they are aborted."""
     environment: Mapping[str, str] = {}
     """Additional environment variables of the server. No secrets."""
     extra_args: Sequence[str] = ()

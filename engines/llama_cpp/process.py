@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from engines.process import EngineProcess, ProcessStart, Role
+from pathlib import Path
+
+from engines.process import DEREGISTRATION_SECONDS, EngineProcess, ProcessStart, Role
 
 PORT = 8080
+DRAIN = Path(__file__).with_name("drain.sh")
 
 
 def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
@@ -27,4 +30,11 @@ def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
         ),
         environment={"HF_HUB_OFFLINE": "1"},
         port=PORT,
+        pre_stop=_pre_stop(start.drain_seconds),
     )
+
+
+def _pre_stop(drain_seconds: int) -> tuple[str, ...]:
+    if not drain_seconds:
+        return ()
+    return ("sh", "-c", DRAIN.read_text(), "drain", str(DEREGISTRATION_SECONDS), str(PORT), str(drain_seconds))

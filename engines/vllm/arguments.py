@@ -9,8 +9,12 @@ from __future__ import annotations
 from config.catalogue import ServingRecipe
 from engines.plan import Layout
 from engines.request import FitRequest
-from engines.vllm.resolved_request import ResolvedRequest
+from engines.versions import Version
+from engines.vllm.resolved_request import ResolvedRequest, requested_version
 from engines.vllm.rules.formats import needs_weight_only_experts
+
+DRAINS_SINCE = Version.parse("0.18.0")
+"""First release with `--shutdown-timeout` (absent from 0.17.1, present in 0.19.1; `config/data/vllm_releases.json`)."""
 
 
 def vllm_arguments(resolved: ResolvedRequest, context: int) -> tuple[str, ...]:
@@ -22,6 +26,7 @@ def vllm_arguments(resolved: ResolvedRequest, context: int) -> tuple[str, ...]:
     arguments += _settings(resolved)
     if needs_weight_only_experts(resolved):
         arguments += ["--moe-backend", "marlin"]
+    arguments += drain_arguments(resolved.request, resolved.version)
     return (*arguments, *serving_arguments(resolved.model.serving), *resolved.request.extra_args)
 
 
@@ -39,6 +44,12 @@ def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
     return [*arguments, "--enable-expert-parallel"] if expert_parallel else arguments
 
 
+def drain_arguments(request: FitRequest, version: Version) -> list[str]:
+    """Time for running requests after SIGTERM, without which vLLM aborts them."""
+    seconds = request.deployment.drain_seconds if request.deployment else 0
+    return ["--shutdown-timeout", str(seconds)] if seconds and version >= DRAINS_SINCE else []
+
+
 def serving_arguments(serving: ServingRecipe) -> list[str]:
     """Arguments that the model's authors and vLLM's recipes recommend."""
     arguments = [*(["--trust-remote-code"] if serving.trust_remote_code else []), *serving.args]
@@ -52,6 +63,7 @@ def serving_arguments(serving: ServingRecipe) -> list[str]:
 def requested_arguments(request: FitRequest, layout: Layout) -> tuple[str, ...]:
     """Arguments for an unknown model: only what the request sets."""
     arguments = layout_arguments(layout, expert_parallel=request.expert_parallel)
+    arguments += drain_arguments(request, requested_version(request))
     for flag, value in _stated(request).items():
         arguments += [flag, value]
     return (*arguments, *_counted(request), *request.extra_args)

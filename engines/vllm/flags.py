@@ -25,6 +25,7 @@ FLAGS = FlagRules(
         "--enable-eplb": "redundant_experts",
         "--eplb-config": "redundant_experts",
         "--cpu-offload-gb": "cpu_offload_gb",
+        "--shutdown-timeout": "drain",
     },
     harmless=frozenset(
         {

@@ -6,9 +6,19 @@ and all but the leader are headless. vLLM 0.33 derives the ranks of tensor, pipe
 
 from __future__ import annotations
 
-from engines.process import EngineProcess, ProcessStart, Role
+from pathlib import Path
+
+from engines.process import (
+    DEREGISTRATION_SECONDS,
+    EXIT_SECONDS,
+    EngineProcess,
+    ProcessStart,
+    Role,
+    termination_grace_seconds,
+)
 
 PORT = 8000
+WAIT_FOR_LEADER = Path(__file__).with_name("wait_for_leader.py")
 CACHE_MOUNT = "/cache"
 """Writable place for compiled kernels and remote code; the weights are read-only."""
 _OWN_ADDRESS = {"VLLM_HOST_IP": "status.podIP"}
@@ -35,8 +45,19 @@ def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
         },
         port=PORT,
         pod_fields={} if role is Role.ALONE else _OWN_ADDRESS,
+        pre_stop=_pre_stop(start.drain_seconds, role),
         cache_directories={"cache": CACHE_MOUNT},
     )
+
+
+def _pre_stop(drain_seconds: int, role: Role) -> tuple[str, ...]:
+    """A pod that answers waits until no client sends it requests; vLLM itself then drains by `--shutdown-timeout`."""
+    if not drain_seconds:
+        return ()
+    if role is Role.WORKER:
+        seconds = termination_grace_seconds(drain_seconds) - EXIT_SECONDS
+        return ("python3", "-c", WAIT_FOR_LEADER.read_text(), str(PORT), str(seconds))
+    return ("sleep", str(DEREGISTRATION_SECONDS))
 
 
 def _group_arguments(nodes: int, role: Role) -> tuple[str, ...]:

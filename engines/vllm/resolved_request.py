@@ -112,9 +112,14 @@ class ResolvedRequest:
         return self.request.nodes * self.request.gpus_per_node
 
 
+def requested_version(request: FitRequest) -> Version:
+    """The release that the request names, else the catalogue's. Raises ValueError if it cannot be read."""
+    return Version.parse(request.engine_version or engine_facts(EngineName.VLLM).default_version)
+
+
 def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
     """The request with its defaults resolved. Raises ValueError for a version that cannot be read."""
-    version = Version.parse(request.engine_version or engine_facts(EngineName.VLLM).default_version)
+    version = requested_version(request)
     if request.language_model_only:
         model = model.without_vision()
     if request.quantization == "fp8" and not model.quantization.method and model.shape.derivable:

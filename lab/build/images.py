@@ -28,6 +28,7 @@ PYTHON_PACKAGES = (
     "python3",
     "python3-pip",
     "ca-certificates",
+    "curl",
     "libgomp1",
     "libstdc++6",
     "coreutils",

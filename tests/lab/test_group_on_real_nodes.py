@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def stack(
         nodes={"names": list(REAL), "driver": None, "fabric": None},
         model={"repository": "acme/model", "revision": FIRST, "include": FILES},
         weights={"path": ROOT},
-        engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None},
+        engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
     )
     yield project
     destroyed = project.destroy()
@@ -77,6 +78,13 @@ def pods(kubectl: Kubectl) -> list[dict[str, Any]]:
 def ask(kubectl: Kubectl, path: str) -> Any:
     """Returns the Service's response, through the API server."""
     return json.loads(kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/services/h100x16:8000/proxy{path}"))
+
+
+def complete(kubectl: Kubectl, tokens: int) -> int:
+    """Returns the number of tokens in the answer to a request of so many."""
+    body = json.dumps({"model": "acme/model", "prompt": "1", "max_tokens": tokens})
+    path = f"/api/v1/namespaces/{NAMESPACE}/services/h100x16:8000/proxy/v1/completions"
+    return len(json.loads(kubectl("create", "--raw", path, "-f", "-", text=body))["choices"])
 
 
 def ready(kubectl: Kubectl) -> bool:
@@ -117,6 +125,7 @@ def digest_on(lab: Lab, node: str) -> str:
 def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
     stack: Project, kubectl: Kubectl, lab: Lab, hub: HubClient
 ) -> None:
+    stack.configure(engine={"drain": 60, "environment": {"LAB_TOKEN_SECONDS": "0.5"}})
     up = stack.up()
     assert up.status == 0, up
     leader, worker = ask(kubectl, "/ranks")
@@ -133,7 +142,12 @@ def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
     assert again.status == 0, again
 
     before = {pod["metadata"]["uid"] for pod in pods(kubectl)}
-    kubectl("delete", "pod", "-n", NAMESPACE, pods(kubectl)[1]["metadata"]["name"], "--wait=false")
+    with ThreadPoolExecutor() as client:
+        longer_than_deregistration = client.submit(complete, kubectl, tokens=40)
+        while not ask(kubectl, "/running"):
+            time.sleep(0.1)
+        kubectl("delete", "pod", "-n", NAMESPACE, pods(kubectl)[1]["metadata"]["name"], "--wait=false")
+        assert longer_than_deregistration.result() == 40
     deadline = time.monotonic() + 120
     while before & {pod["metadata"]["uid"] for pod in pods(kubectl)} or not ready(kubectl):
         assert time.monotonic() < deadline, "the group was not made anew"

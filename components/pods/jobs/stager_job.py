@@ -103,6 +103,7 @@ class StagerJob:
         account = {} if service_account is None else {"service_account_name": service_account}
         return {
             "restart_policy": "Never",
+            "enable_service_links": False,
             **self.security.pod(),
             **(account or {"automount_service_account_token": False}),
             **self._scheduling(volume),

@@ -8,6 +8,7 @@ from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.arguments import check_arguments
 from engines.rules.unused import check_unused
 from engines.versions import Version
+from engines.vllm.arguments import DRAINS_SINCE
 from engines.vllm.flags import FLAGS
 from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest
 
@@ -15,6 +16,7 @@ from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest
 def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
+    yield from _drain(resolved)
     yield from _block(resolved)
     yield from _newer_settings(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
@@ -47,6 +49,16 @@ def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     if names and resolved.version < _SETTINGS_READ_IN:
         text = f"What {' and '.join(names)} hold in vLLM {resolved.version} is not known."
         yield unknown("setting_not_known", text, f"Use vLLM {_SETTINGS_READ_IN}, or leave them out.")
+
+
+def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
+    deployment = resolved.request.deployment
+    if deployment and deployment.drain_seconds and resolved.version < DRAINS_SINCE:
+        yield warning(
+            "drain_not_supported",
+            f"vLLM {resolved.version} aborts running requests when a pod terminates: engine.drain needs "
+            f"{DRAINS_SINCE} or newer.",
+        )
 
 
 def _block(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A stand-in for vLLM over several nodes: it computes nothing, and meets and fails as vLLM's ranks do.
+"""A stand-in for vLLM over several nodes: it computes nothing, and its ranks connect, fail and drain as vLLM's do.
 
 Rank 0 listens at its own address and serves only when every other rank has come; each of the others connects to the
-address it was given. A rank that loses its peers ends with an error, on either side. `/ranks` says who met.
+address it was given. A rank that loses its peers ends with an error, on either side. `/ranks` says who met,
+`/running` how many requests run.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from pathlib import Path
 
 FIRST_ANSWER = os.environ.get("LAB_FIRST_ANSWER", "")
 """How the first completion fails, which /health does not show: with HTTP 500, or with the end of the whole process."""
+TOKEN_SECONDS = float(os.environ.get("LAB_TOKEN_SECONDS", "0"))
+"""Time for each token of an answer."""
 READY_SECONDS = float(os.environ.get("VLLM_ENGINE_READY_TIMEOUT_S", "600"))
 
 
@@ -33,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--master-addr", default="127.0.0.1")
     flags.add_argument("--master-port", type=int, default=29501)
     flags.add_argument("--headless", action="store_true")
+    flags.add_argument("--shutdown-timeout", type=int, default=0)
     return flags
 
 
@@ -72,10 +76,21 @@ def lead(flags: argparse.Namespace) -> None:
             threading.Thread(target=watch, args=(connection, f"rank {came['rank']}"), daemon=True).start()
     met = [ranks[rank] for rank in sorted(ranks)]
 
+    running: set[int] = set()
+
+    def drain() -> None:
+        """Ends when no request runs, at the latest after the timeout."""
+        deadline = time.monotonic() + flags.shutdown_timeout
+        while running and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=drain).start())
+
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             models = {"object": "list", "data": [{"id": flags.served_model_name, "object": "model"}]}
-            known: dict[str, object] = {"/health": {}, "/v1/models": models, "/ranks": met}
+            known: dict[str, object] = {"/health": {}, "/v1/models": models, "/ranks": met, "/running": len(running)}
             self.send_response(200 if self.path in known else 404)
             self.end_headers()
             self.wfile.write(json.dumps(known.get(self.path)).encode())
@@ -85,11 +100,14 @@ def lead(flags: argparse.Namespace) -> None:
             if FIRST_ANSWER == "end":
                 end("the first request")
             right = self.path == "/v1/completions" and asked["model"] == flags.served_model_name
+            running.add(threading.get_ident())
+            time.sleep(TOKEN_SECONDS * asked["max_tokens"])
             error = {"message": "size_k must be divisible by the group size"} if FIRST_ANSWER else None
             self.send_response(500 if error else 200 if right else 404)
             self.end_headers()
             tokens = [{"text": " 2"}] * asked["max_tokens"]
             self.wfile.write(json.dumps({"error": error} if error else {"choices": tokens}).encode())
+            running.discard(threading.get_ident())
 
         def log_message(self, *_: object) -> None:
             """Probes are not worth a line."""

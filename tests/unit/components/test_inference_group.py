@@ -74,6 +74,7 @@ def test_leader_and_worker_differ_in_what_answers_and_in_nothing_else() -> None:
         assert key not in engine_of(worker)
         leader["containers"][0].pop(key)
     worker["containers"][0]["args"].remove("--headless")
+    assert leader["containers"][0].pop("lifecycle") != worker["containers"][0].pop("lifecycle")
     assert leader == worker
 
 
@@ -218,4 +219,4 @@ def test_the_stacks_own_environment_wins_over_the_fabrics(environment: dict[str,
 
 
 def test_the_pods_are_given_the_plans_time_to_end() -> None:
-    assert [pod["terminationGracePeriodSeconds"] for pod in pods(served())] == [45, 45]
+    assert [pod["terminationGracePeriodSeconds"] for pod in pods(served())] == [15 + 45 + 30] * 2

@@ -194,7 +194,7 @@ def test_pulumi_leaves_the_wait_to_the_program_but_not_that_for_the_servers_end(
     assert served().only(":Deployment").inputs["metadata"]["annotations"] == {
         "pulumi.com/waitFor": "jsonpath={.metadata.uid}"
     }
-    assert "customTimeouts" not in served().only(":Deployment").options
+    assert served().only(":Deployment").options["customTimeouts"] == {"delete": "690s"}, "drain 45 s"
     assert served().only(":Service").inputs["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
 
 
@@ -244,7 +244,9 @@ def test_without_a_kubeconfig_pulumi_waits_by_itself_and_nobody_knows_whether_it
     deployment = recording.only(":Deployment")
     assert "annotations" not in deployment.inputs["metadata"]
     assert deployment.inputs["spec"]["progressDeadlineSeconds"] == 2680
-    assert deployment.options["customTimeouts"] == {"create": "2800s", "update": "2800s"}, "after the cluster's own"
+    assert deployment.options["customTimeouts"] == {"create": "2800s", "update": "2800s", "delete": "690s"}, (
+        "after the cluster's own"
+    )
     (outputs,) = recording.outputs_of("InferenceServer")
     assert outputs["answered"].startswith("unknown: ")
 
@@ -253,7 +255,7 @@ def test_without_a_kubeconfig_a_group_is_awaited_by_its_condition() -> None:
     recording = served(kubeconfig=None, pods={**EIGHT_GPUS, "nodes_per_server": 2}, volume={"host_path": "/w"})
     group = recording.only(":LeaderWorkerSet")
     assert group.inputs["metadata"]["annotations"]["pulumi.com/waitFor"] == "condition=Available"
-    assert group.options["customTimeouts"] == {"create": "2800s", "update": "2800s"}
+    assert group.options["customTimeouts"] == {"create": "2800s", "update": "2800s", "delete": "690s"}
 
 
 def test_two_servers_of_one_stack_share_neither_names_nor_pods() -> None:

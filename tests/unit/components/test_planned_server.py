@@ -51,6 +51,6 @@ def test_shared_memory_is_counted_in_the_limit_of_the_memory_that_the_stack_name
 
 
 def test_each_limit_encloses_the_one_before() -> None:
-    limits = start_limits(time_limits(PLAN))
+    limits = start_limits(time_limits(PLAN), ENGINE)
     startup = limits["startup_period_seconds"] * limits["startup_failure_threshold"]
     assert 3 * 500 <= limits["engine_ready_seconds"] < startup < limits["await_seconds"]

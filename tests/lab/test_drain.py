@@ -1,0 +1,80 @@
+"""A server that terminates finishes its running requests: llama.cpp's own server on the real node."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from lab.hub.client import HubClient
+from lab.lifecycle import Lab
+from lab.site import CHECKOUT
+from tests.lab.kubectl import Kubectl
+from tests.lab.serving import FIRST, Served, dev_stack, pinned
+from tests.lab.sharing import with_own_state
+
+NAMESPACE = "drain"
+BASE = f"/api/v1/namespaces/{NAMESPACE}/services/dev:8080/proxy"
+TOKENS = 1500
+"""More than the model generates in the 15 s before llama.cpp would be told to stop."""
+DRAIN_SECONDS = 600
+"""Time for these tokens on a busy machine."""
+
+
+@pytest.fixture
+def served(
+    lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("program")
+    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
+    project = dev_stack(CHECKOUT, folder / "program", own, NAMESPACE, pinned("acme/model", FIRST))
+    project.configure(engine={"drain": DRAIN_SECONDS})
+    made = Served(project, kubectl, lab, NAMESPACE)
+    yield made
+    destroyed = project.destroy()
+    assert destroyed.status == 0, destroyed
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    lab.on_node("real-0", "rm", "-rf", made.root)
+
+
+def stream(kubectl: Kubectl) -> list[str]:
+    """Returns the events of a streamed completion."""
+    body = {"prompt": "One, two,", "max_tokens": TOKENS, "stream": True, "ignore_eos": True}
+    events = kubectl("create", "--raw", f"{BASE}/v1/completions", "-f", "-", text=json.dumps(body))
+    return [line.removeprefix("data: ") for line in events.splitlines() if line.startswith("data: ")]
+
+
+def running(kubectl: Kubectl) -> int:
+    """Returns how many requests the server processes."""
+    metrics = kubectl("get", "--raw", f"{BASE}/metrics")
+    [line] = [line for line in metrics.splitlines() if line.startswith("llamacpp:requests_processing ")]
+    return int(line.split()[1])
+
+
+def test_streams_end_whole_while_their_pod_terminates_and_new_requests_go_elsewhere(
+    served: Served, kubectl: Kubectl
+) -> None:
+    up = served.project.up()
+    assert up.status == 0, up
+    [pod] = (pod["metadata"]["name"] for pod in served.pods("server"))
+    with ThreadPoolExecutor() as clients:
+        streams = [clients.submit(stream, kubectl) for _ in range(2)]
+        while running(kubectl) < len(streams):
+            time.sleep(0.1)
+        assert takes_requests(kubectl, pod)
+        kubectl("delete", "pod", "-n", NAMESPACE, pod, "--wait=false")
+        while takes_requests(kubectl, pod):
+            assert not any(each.done() for each in streams), "the streams ended, and clients still use the pod"
+        for each in streams:
+            *chunks, last = each.result()
+            assert last == "[DONE]"
+            assert json.loads(chunks[-1])["usage"]["completion_tokens"] == TOKENS
+    assert served.ask(), "the next pod answers"
+
+
+def takes_requests(kubectl: Kubectl, pod: str) -> bool:
+    """Whether the Service sends requests to a pod."""
+    slices = kubectl.get("endpointslices", "-n", NAMESPACE, "-l", "kubernetes.io/service-name=dev")["items"]
+    endpoints = [endpoint for part in slices for endpoint in part["endpoints"] or []]
+    return any(each["targetRef"]["name"] == pod and each["conditions"]["ready"] for each in endpoints)
