@@ -59,10 +59,10 @@ def unpack(packages: Sequence[str], root: Path, workspace: Path, progress: Progr
     archives = sorted((workspace / "apt/cache/archives").glob("*.deb"))
     for index, archive in enumerate(archives, 1):
         progress.say(f"(unpacking {index} of {len(archives)})")
-        content = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
         extract = ["tar", "--extract", "--keep-directory-symlink", "--directory", str(root)]
-        unpacked = subprocess.run(extract, stdin=content.stdout, check=False)
-        if content.wait() or unpacked.returncode:
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as content:
+            unpacked = subprocess.run(extract, stdin=content.stdout, check=False)
+        if content.returncode or unpacked.returncode:
             raise LabError(f"{archive.name} cannot be unpacked")
 
 
