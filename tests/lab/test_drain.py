@@ -16,10 +16,10 @@ from tests.lab.sharing import with_own_state
 
 NAMESPACE = "drain"
 BASE = f"/api/v1/namespaces/{NAMESPACE}/services/dev:8080/proxy"
-TOKENS = 1500
-"""More than the model generates in the 15 s before llama.cpp would be told to stop."""
+STREAM_SECONDS = 20
+"""Longer than the 15 s after which llama.cpp would be told to stop."""
 DRAIN_SECONDS = 600
-"""Time for these tokens on a busy machine."""
+"""Enough on a busy machine."""
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def served(
     lab.on_node("real-0", "rm", "-rf", made.root)
 
 
-def stream(kubectl: Kubectl) -> list[str]:
-    """Returns the events of a streamed completion."""
-    body = {"prompt": "One, two,", "max_tokens": TOKENS, "stream": True, "ignore_eos": True}
+def stream(kubectl: Kubectl, tokens: int) -> list[str]:
+    """Returns the events of a streamed completion of so many tokens."""
+    body = {"prompt": "One, two,", "max_tokens": tokens, "stream": True, "ignore_eos": True}
     events = kubectl("create", "--raw", f"{BASE}/v1/completions", "-f", "-", text=json.dumps(body))
     return [line.removeprefix("data: ") for line in events.splitlines() if line.startswith("data: ")]
 
@@ -58,8 +58,11 @@ def test_streams_end_whole_while_their_pod_terminates_and_new_requests_go_elsewh
     up = served.project.up()
     assert up.status == 0, up
     [pod] = (pod["metadata"]["name"] for pod in served.pods("server"))
+    began = time.monotonic()
+    stream(kubectl, 50)
+    tokens = round(50 * STREAM_SECONDS / (time.monotonic() - began))
     with ThreadPoolExecutor() as clients:
-        streams = [clients.submit(stream, kubectl) for _ in range(2)]
+        streams = [clients.submit(stream, kubectl, tokens) for _ in range(2)]
         while running(kubectl) < len(streams):
             time.sleep(0.1)
         assert takes_requests(kubectl, pod)
@@ -69,7 +72,7 @@ def test_streams_end_whole_while_their_pod_terminates_and_new_requests_go_elsewh
         for each in streams:
             *chunks, last = each.result()
             assert last == "[DONE]"
-            assert json.loads(chunks[-1])["usage"]["completion_tokens"] == TOKENS
+            assert json.loads(chunks[-1])["usage"]["completion_tokens"] == tokens
     assert served.ask(), "the next pod answers"
 
 
