@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.cluster.facts import NodeFacts
-from components.cluster.preflight import node_faults
+from components.cluster.nodes_fit import node_faults
 from config.catalogue import find_gpu
 from config.stack.file import read_sections, stack_file
 from config.stack.sections import StackConfig
