@@ -25,7 +25,7 @@ if __name__ == "__main__":  # as a file, without PYTHONPATH: the other modules a
 
 from stager.manifest import Unverified, identity_problems, read_manifest
 from stager.nofollow import cause, opened
-from stager.order import ORDERED, NoOrder, Ordered, order_problems, read_ordered
+from stager.order import NOT_KNOWN, ORDERED, NoOrder, Ordered, order_problems, read_ordered
 from stager.tree_check import tree_problems
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -100,9 +100,10 @@ def main(arguments: list[str] | None = None, program: str = "verify") -> int:
         )
         return 1
     manifest = read_manifest(options.directory)
+    compared = options.ordered and read_ordered(options.ordered).sha256 != NOT_KNOWN
     print(
         f"verified {len(manifest.files)} files, {manifest.total_bytes:,} bytes of {manifest.repository} at "
-        f"{manifest.commit} ({'full' if options.full else 'quick'}{', as ordered' if options.ordered else ''}) in "
+        f"{manifest.commit} ({'full' if options.full else 'quick'}{', as ordered' if compared else ''}) in "
         f"{time.monotonic() - started:.1f} s"
     )
     return 0

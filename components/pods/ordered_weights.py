@@ -6,7 +6,6 @@ from the Pulumi program. Without a lock, the hash of all files comes from the fi
 
 from base64 import b64encode
 from bz2 import compress
-from collections.abc import Mapping
 
 import pulumi
 
@@ -21,15 +20,15 @@ MOST_BYTES = 600 * 1024
 
 
 def ordered_weights(
-    weights: StagedWeights, lock: str | None, files_sha256_: pulumi.Input[str] | None = None
-) -> pulumi.Input[Mapping[str, str]] | None:
+    weights: StagedWeights, lock: str | None, first_staged: pulumi.Input[str] | None = None
+) -> dict[str, pulumi.Input[str]] | None:
     """Returns the `binary_data` of a ConfigMap: the files of the lock that the stack stages. None: nothing is known.
 
-    Without a lock, it is the hash of all files that the first stage reported, if it is not empty.
+    Without a lock, it is `first_staged`, the hash of all files that the first stage reported.
     Raises pulumi.RunError if the lock is not valid, or lacks files that the stack includes.
     """
     if lock is None:
-        return None if files_sha256_ is None else pulumi.Output.from_input(files_sha256_).apply(_of_hash)
+        return None if first_staged is None else {ORDERED.name: pulumi.Output.from_input(first_staged).apply(_of_hash)}
     try:
         parsed = parse_lock(lock, "of the weights")
         chosen = select(Listing(parsed.repository, parsed.revision, parsed.commit, parsed.files), weights.model.include)
@@ -42,5 +41,5 @@ def ordered_weights(
     return {ORDERED.name: b64encode(content).decode()}
 
 
-def _of_hash(sha256: str) -> Mapping[str, str]:
-    return {ORDERED.name: b64encode(ordered_sha256(sha256).encode()).decode()} if sha256 else {}
+def _of_hash(sha256: str) -> str:
+    return b64encode(ordered_sha256(sha256).encode()).decode()

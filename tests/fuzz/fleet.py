@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 4.0
 LONG_PATIENCE_SECONDS = 60.0
 """Where nothing goes wrong, a busy machine must not look like a node that is gone."""
 IN_NAMESPACE = "HEAVYLIFT_FUZZ_FLEET"
-ENDED = (0, 1, 143, -signal.SIGKILL, -signal.SIGTERM)
+ENDED = (0, 1, 75, 143, -signal.SIGKILL, -signal.SIGTERM)
 HUB_ADDRESS = "10.77.0.254"
 
 

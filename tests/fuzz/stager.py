@@ -44,8 +44,8 @@ SIZES = {
 }
 TEXTS = {"config.json": '{"model_type": "lab"}\n', "notes/deep.txt": "below a folder\n", "empty.txt": ""}
 RUN_SECONDS = 120
-# Done, refused, stopped, killed, and stopped before it could say so.
-ENDED = (0, 1, 143, -signal.SIGKILL, -signal.SIGTERM)
+# Done, refused, without an answer or a lease (the Job tries again), stopped, killed, stopped before it could say so.
+ENDED = (0, 1, 75, 143, -signal.SIGKILL, -signal.SIGTERM)
 
 
 class Wrong(Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stager.order import files_sha256, ordered_files, ordered_sha256
+from stager.order import NOT_KNOWN, files_sha256, ordered_files, ordered_sha256
 from tests.unit.stager.staged_tree import LARGE, edit_manifest, write_staged_tree
 
 VERIFY = Path(__file__).parents[3] / "stager" / "verify.py"
@@ -311,6 +311,14 @@ def test_one_hash_of_all_files_is_of_their_sorted_lines() -> None:
     one, two = "0" * 64, "f" * 64
     expected = hashlib.sha256(f"a 1 {one}\nb 2 {two}\n".encode()).hexdigest()
     assert files_sha256([("b", 2, two), ("a", 1, one)]) == expected
+
+
+def test_an_order_that_is_not_known_lets_any_files_pass(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "ordered").write_text(ordered_sha256(NOT_KNOWN))
+    status, lines = verify(tree, "--ordered", str(tmp_path / "ordered"))
+    assert (status, "as ordered" in lines[0]) == (0, False)
+    alter_with_its_manifest(tree)
+    assert verify(tree, "--ordered", str(tmp_path / "ordered"))[0] == 0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"files": [1]}', '{"files": [["a", "x", "y"]]}', "BZh", "BZh9"])
