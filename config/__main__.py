@@ -24,7 +24,7 @@ def _add(options: Namespace) -> int:
     from config.add import AddError, add
 
     try:
-        path = add(
+        added = add(
             options.repository,
             options.revision,
             include=options.include,
@@ -34,7 +34,9 @@ def _add(options: Namespace) -> int:
     except AddError as error:
         print(f"config add: {error}", file=sys.stderr)
         return 1
-    print(f"wrote {path}: read it, and complete what the hub does not know (serving, quality)")
+    print(f"wrote {added.path}: read it, and complete what the hub does not know (serving, quality)")
+    if added.advice:
+        print(added.advice)
     return 0
 
 

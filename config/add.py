@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import httpx2
@@ -20,12 +20,13 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, NotASafete
 
 from config.catalogue import DATA, models
 from config.checkpoint.config_fields import config_faults
-from config.checkpoint.directory import MODELOPT_FILE, quantization_config
+from config.checkpoint.directory import INDEX_FILE, MODELOPT_FILE, quantization_config
 from config.checkpoint.gguf_header import GgufError, read_gguf, shard_of
 from config.checkpoint.safetensors import Header, header_groups
 from stager.listing import matches
 
 _CONNECTIONS = 8
+_WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 _GGUF_BLOCK_BYTES = 4 * 2**20
 """Bytes of one ranged request: the tokenizer's tables make a GGUF header several megabytes long."""
 
@@ -40,10 +41,19 @@ class _File:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """An entry that was written."""
+
+    path: Path
+    advice: str = ""
+    """What to stage, where the repository holds the weights twice; empty: all of it."""
+
+
 def add(
     repository: str, revision: str, *, include: Sequence[str] = (), quality: str = "", data: Path = DATA / "models"
-) -> Path:
-    """Writes the entry for a repository at a revision. Returns its file.
+) -> Added:
+    """Writes the entry for a repository at a revision.
 
     `include` chooses one quantisation of a GGUF repository. Raises AddError.
     """
@@ -52,7 +62,7 @@ def add(
             if checkpoint.repository.lower() == repository.lower() and not include:
                 raise AddError(f"{repository} is in the catalogue as {checkpoint.name}: expected a new repository")
     try:
-        entry = _entry(repository, revision, tuple(include), quality)
+        entry, advice = _entry(repository, revision, tuple(include), quality)
     except HfHubHTTPError as error:
         raise AddError(f"{repository} at {revision}: {error.server_message or error}") from error
     except httpx2.HTTPError as error:
@@ -64,10 +74,11 @@ def add(
     if path.exists():
         raise AddError(f"{path} exists: remove it first to write it anew")
     path.write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
-    return path
+    return Added(path, advice)
 
 
-def _entry(repository: str, revision: str, include: tuple[str, ...], quality: str) -> dict[str, Any]:
+def _entry(repository: str, revision: str, include: tuple[str, ...], quality: str) -> tuple[dict[str, Any], str]:
+    """The entry, and what to stage of the repository where that is not all."""
     info = HfApi().model_info(repository, revision=revision, files_metadata=True)
     files = [_File(sibling.rfilename, sibling.size or 0) for sibling in info.siblings or ()]
     wanted = [file for file in files if not include or any(matches(file.path, pattern) for pattern in include)]
@@ -87,6 +98,7 @@ def _entry(repository: str, revision: str, include: tuple[str, ...], quality: st
         "staged_bytes_source": f"file list at commit {commit}",
         "revisions": {commit: "read by `python -m config add`"},
     }
+    advice = "" if gguf else _advice(repository, commit, wanted)
     return {
         "name": name,
         "title": repository.split("/")[-1],
@@ -95,12 +107,22 @@ def _entry(repository: str, revision: str, include: tuple[str, ...], quality: st
         "config_source": f"{repository} at {commit}",
         "serving": {"source": "none: added from the hub"},
         "checkpoints": [dict(sorted(checkpoint.items(), key=lambda field: field[0] == "tensors"))],
-    }
+    }, advice
+
+
+def _advice(repository: str, commit: str, files: Sequence[_File]) -> str:
+    beside, patterns = second_copy(files, _weight_files(repository, commit, files))
+    if not beside:
+        return ""
+    return (
+        f"{repository} holds {beside / 1e9:.1f} GB of weights that the model does not need: set `include` of the stack "
+        f"to {json.dumps(patterns)}, and lock it"
+    )
 
 
 def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Configuration and checkpoint of a repository with `config.json` and safetensors files."""
-    weights = [file.path for file in files if file.path.endswith(".safetensors")]
+    weights = _weight_files(repository, commit, files)
     if not weights:
         raise AddError(f"{repository} has neither safetensors nor GGUF files among those chosen")
     config = _json(repository, commit, "config.json")
@@ -124,6 +146,34 @@ def _safetensors(repository: str, commit: str, files: Sequence[_File]) -> tuple[
             "quantization_source": MODELOPT_FILE if listed else "config.json",
         }
     return config, checkpoint
+
+
+def _weight_files(repository: str, commit: str, files: Sequence[_File]) -> list[str]:
+    """The weight files of the model: those that its index names, else those beside `config.json`.
+
+    Without an index, `consolidated` files are Mistral's second copy, which vLLM leaves out too.
+    """
+    present = [file.path for file in files if file.path.endswith(".safetensors")]
+    if any(file.path == INDEX_FILE for file in files):
+        named = set(_json(repository, commit, INDEX_FILE).get("weight_map", {}).values())
+        if missing := sorted(named - set(present)):
+            raise AddError(
+                f"{repository}: the index names {', '.join(missing[:3])}, which the repository does not have"
+            )
+        return [path for path in present if path in named]
+    beside = [path for path in present if "/" not in path]
+    return [path for path in beside if not path.startswith("consolidated")] or beside or present
+
+
+def second_copy(files: Sequence[_File], weights: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    """Bytes of weight files that the model does not need, and patterns that stage the others only."""
+    others = [file for file in files if file.path.endswith(_WEIGHT_SUFFIXES) and file.path not in weights]
+    if not others:
+        return 0, ()
+    numbered = {re.sub(r"-\d{5}-of-", "-*-of-", path) for path in weights}
+    suffixes = {PurePosixPath(file.path).suffix for file in files if not file.path.endswith(_WEIGHT_SUFFIXES)}
+    beside = {f"*{suffix}" for suffix in suffixes if suffix}
+    return sum(file.size for file in others), tuple(sorted(numbered | beside))
 
 
 def _json(repository: str, commit: str, path: str) -> dict[str, Any]:

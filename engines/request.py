@@ -91,6 +91,10 @@ class FitRequest:
     language_model_only: bool = False
     """Leave the vision encoder out."""
     enable_prefix_caching: bool = True
+    yarn_factor: float | None = None
+    """Stretch the context by so much with YaRN."""
+    yarn_original_context: int | None = None
+    """Tokens of the context that YaRN stretches. Unset: the model's own maximum."""
     enforce_eager: bool = False
     """Run without CUDA graphs and compilation."""
     redundant_experts: int | None = None

@@ -98,6 +98,8 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--quantization", metavar="METHOD")
     group.add_argument("--mm-encoder-tp-mode", choices=("data", "weights"))
     group.add_argument("--language-model-only", action="store_true", default=None)
+    group.add_argument("--yarn-factor", type=float, metavar="F", help="stretch the context by so much with YaRN")
+    group.add_argument("--yarn-original-context", type=int, metavar="TOKENS", help="default: the model's maximum")
     group.add_argument("--enforce-eager", action="store_true", default=None, help="without CUDA graphs")
     group.add_argument("--redundant-experts", type=int, metavar="N", help="copies of experts, balanced by load")
     group.add_argument("--cpu-offload-gb", type=float, metavar="GIB", help="of each GPU's weights, in host memory")

@@ -21,12 +21,16 @@ _COUNTS = (
     "decode_context_parallel",
     "max_model_len",
     "max_num_seqs",
+    "yarn_original_context",
     "max_num_batched_tokens",
     "block_size",
     "keep_revisions",
 )
 _MAX = 1e15
 """Upper bound of every number that is not a count."""
+
+_MOST_STRETCH = 1000
+"""Upper bound of a factor that stretches a context."""
 
 _BLOCK_TOKENS = 16
 """vLLM's attention kernels take KV blocks of this many tokens and multiples of it; some want multiples of 32, 64 or 128
@@ -47,6 +51,7 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "node_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "read_bytes_per_second": (_is_rate, "at least 1 byte per second"),
     "usd_per_gpu_hour": (lambda value: 0 <= value <= _MAX, "dollars, 0 or more"),
+    "yarn_factor": (lambda value: 1 < value <= _MOST_STRETCH, f"a factor above 1 and at most {_MOST_STRETCH}"),
     "redundant_experts": (lambda value: value >= 0, "a whole number of at least 0"),
     "cpu_offload_gb": (_is_positive, "GiB above 0"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkpoint
 from config.checkpoint.directory import read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
+from config.checkpoint.rotary import with_yarn
 from config.checkpoint.shape import Shape, read_shape
 from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups
 
@@ -78,6 +80,17 @@ class ModelSpec:
             shape=replace(self.shape, vision=None),
             groups=tuple(group for group in self.groups if group.place is not Place.VISION),
         )
+
+    def with_yarn(self, factor: float, original: int | None) -> tuple[ModelSpec, dict[str, Any]]:
+        """The same with its context stretched by YaRN, and the fields of its `config.json` that say so.
+
+        `original`: the context that is stretched; unset: the model's own.
+        """
+        config = self.family.config
+        fields = with_yarn(config, factor, original or self.shape.max_context)
+        shape = read_shape({**config, **fields})
+        stretched = replace(self.shape, max_context=shape.max_context, rotary_table=shape.rotary_table)
+        return replace(self, shape=stretched), fields
 
     def quantized_online(self) -> ModelSpec:
         """An unquantised checkpoint whose linear layers the engine turns into fp8 while loading, of the same files."""

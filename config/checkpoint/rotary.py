@@ -20,6 +20,58 @@ def rotary_table_bytes(text: Mapping[str, Any]) -> int:
     return _tables(text) * _bytes(text) * size
 
 
+_ALREADY_SCALED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
+"""Kinds of scaling with which max_position_embeddings is the scaled context (vllm/config/model.py, 0.33.0)."""
+
+
+def scaled_context(text: Mapping[str, Any]) -> int:
+    """The longest context that the engine derives: max_position_embeddings, stretched by scalings that do not say so
+    there."""
+    most = int(text.get("max_position_embeddings") or 0)
+    if "gemma3" in str(text.get("model_type")):
+        return most
+    factor = 1.0
+    for scaling in _scalings(text):
+        kind = scaling.get("rope_type") or scaling.get("type") or "default"
+        if kind not in _ALREADY_SCALED:
+            factor = scaling.get("factor") or factor
+    return int(most * factor)
+
+
+def yarn_reach(text: Mapping[str, Any]) -> int:
+    """Positions that YaRN reaches, whatever max_position_embeddings says; 0: it is not used."""
+    return max((_positions(text, scaling) for scaling in _scalings(text) if _is_yarn(scaling)), default=0)
+
+
+def with_yarn(text: Mapping[str, Any], factor: float, original: int) -> dict[str, Any]:
+    """The fields of a configuration whose context YaRN stretches from `original` tokens by a factor."""
+    [base] = _scalings(text)
+    scaling = {name: value for name, value in base.items() if name != "type"}
+    scaling |= {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+    scaling |= {"rope_theta": _theta(text)}
+    return {"max_position_embeddings": int(original * factor), "rope_parameters": scaling}
+
+
+def can_be_stretched(text: Mapping[str, Any]) -> bool:
+    """Whether a configuration has positions that are not scaled, and says their base, which an override replaces."""
+    found = _scalings(text)
+    kinds = {scaling.get("rope_type") or scaling.get("type") or "default" for scaling in found}
+    return len(found) == 1 and kinds == {"default"} and bool(_theta(text))
+
+
+def _theta(text: Mapping[str, Any]) -> float | None:
+    """The base of the rotary positions."""
+    [scaling] = _scalings(text)
+    found = scaling.get("rope_theta") or text.get("rope_theta")
+    return float(found) if found else None
+
+
+def _scalings(text: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The scaling of all layers, or of each kind of layers."""
+    by_kind = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    return [each for each in by_kind.values() if isinstance(each, Mapping)] or [by_kind]
+
+
 def _tables(text: Mapping[str, Any]) -> int:
     """Tables of each kind: one more for an indexer that rotates in another order, or for windows with another base."""
     indexer = bool(text.get("index_topk")) and not text.get("indexer_rope_interleave")

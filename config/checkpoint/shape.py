@@ -19,7 +19,7 @@ from config.checkpoint.layers import (
     networks,
     odd_blocks,
 )
-from config.checkpoint.rotary import rotary_table_bytes
+from config.checkpoint.rotary import rotary_table_bytes, scaled_context
 from config.checkpoint.vision import Vision, read_vision
 
 Config = Mapping[str, Any]
@@ -231,7 +231,7 @@ def read_shape(config: Config) -> Shape:
         vocabulary=text.get("vocab_size") or 0,
         tied_embeddings=bool(text.get("tie_word_embeddings", False)),
         dense_width=text.get("intermediate_size_mlp") or text.get("intermediate_size") or 0,
-        max_context=text.get("max_position_embeddings") or 0,
+        max_context=scaled_context(text),
         attention=attention,
         windowed=_windowed(text, attention),
         linear=_linear(text),

@@ -203,6 +203,10 @@ class Engine(TypedDict):
     """Serve without the vision encoder."""
     enable_prefix_caching: NotRequired[bool]
     """Reuse the KV cache of prompts with a common beginning."""
+    yarn_factor: NotRequired[float]
+    """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
+    yarn_original_context: NotRequired[int]
+    """Tokens of the context that YaRN stretches; unset: the model's own maximum."""
     enforce_eager: NotRequired[bool]
     """Run without CUDA graphs and compilation: slower, with less memory."""
     redundant_experts: NotRequired[int]

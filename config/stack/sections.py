@@ -336,6 +336,10 @@ class Engine(Section):
     """Serve without the vision encoder."""
     enable_prefix_caching: StrictBool = True
     """Reuse the KV cache of prompts with a common beginning."""
+    yarn_factor: Annotated[float, Strict(), Field(gt=1, allow_inf_nan=False)] | None = None
+    """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
+    yarn_original_context: Count | None = None
+    """Tokens of the context that YaRN stretches; unset: the model's own maximum."""
     enforce_eager: StrictBool = False
     """Run without CUDA graphs and compilation: slower, with less memory."""
     redundant_experts: Annotated[int, Strict(), Field(ge=0)] | None = None

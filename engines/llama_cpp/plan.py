@@ -52,6 +52,8 @@ MISSING_SETTINGS = frozenset(
         "mm_encoder_tp_mode",
         "language_model_only",
         "available_kv_gib",
+        "yarn_factor",
+        "yarn_original_context",
         "enforce_eager",
         "redundant_experts",
         "cpu_offload_gb",

@@ -6,6 +6,8 @@ served name, host, port and ranks.
 
 from __future__ import annotations
 
+import json
+
 from config.catalogue import ServingRecipe
 from engines.plan import Layout
 from engines.request import FitRequest
@@ -99,6 +101,8 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
         arguments += ["--mm-encoder-tp-mode", request.mm_encoder_tp_mode]
     if request.language_model_only:
         arguments.append("--language-model-only")
+    if resolved.overrides:
+        arguments += ["--hf-overrides", json.dumps(resolved.overrides, sort_keys=True)]
     arguments += _counted(request)
     arguments.append("--enable-prefix-caching" if request.enable_prefix_caching else "--no-enable-prefix-caching")
     return arguments

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from config.catalogue import (
     Gpu,
@@ -11,6 +13,7 @@ from config.catalogue import (
     find_gpu,
 )
 from config.checkpoint.model_spec import ModelSpec
+from config.checkpoint.rotary import can_be_stretched
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.engine_name import EngineName
 from engines.plan import Layout, Pods
@@ -44,6 +47,8 @@ class ResolvedRequest:
     utilization: float
     batched_tokens: int
     sequences: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `config.json` that the engine is told to replace."""
 
     def at_least(self, capability: tuple[int, int]) -> bool:
         """Whether the GPU has CUDA and at least that compute capability."""
@@ -124,6 +129,7 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         model = model.without_vision()
     if request.quantization == "fp8" and not model.quantization.method and model.shape.derivable:
         model = model.quantized_online()
+    model, overrides = _stretched(request, model)
     defaults = _batch_defaults(gpu)
     resolved = ResolvedRequest(
         request=request,
@@ -136,6 +142,7 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         utilization=request.gpu_memory_utilization or _utilization(version),
         batched_tokens=request.max_num_batched_tokens or defaults.max_num_batched_tokens,
         sequences=request.max_num_seqs or defaults.max_num_seqs,
+        overrides=overrides,
     )
     if resolved.sparse_scratch_missed and not request.max_num_batched_tokens:
         resolved = replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
@@ -143,6 +150,19 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         # As vLLM does with its own default (engine/arg_utils.py, 0.33.0).
         return replace(resolved, sequences=min(resolved.sequences, resolved.batched_tokens))
     return resolved
+
+
+def can_stretch(model: ModelSpec) -> bool:
+    """Whether YaRN can be put on the model: one text model, whose positions are known and not scaled yet."""
+    config = model.family.config
+    return not config.get("text_config") and can_be_stretched(config) and model.shape.max_context > 0
+
+
+def _stretched(request: FitRequest, model: ModelSpec) -> tuple[ModelSpec, Mapping[str, Any]]:
+    """The model with the context that the request stretches, and the fields that say so."""
+    if request.yarn_factor is None or not can_stretch(model):
+        return model, {}
+    return model.with_yarn(request.yarn_factor, request.yarn_original_context)
 
 
 def vllm_compatibility(version: str, driver: str | None, gpu: Gpu) -> Compatibility:

@@ -24,6 +24,8 @@ class Backend:
     """Whether it is for latent attention (MLA)."""
     own_fp8_layout: bool = False
     """Whether an fp8 cache of latent attention has the layout `fp8_ds_mla`, with scales and rotary parts in 16 bits."""
+    only_fp8_layout: bool = False
+    """Whether a cache of every type has that layout."""
 
 
 _SIXTEEN_BITS = ("auto", "float16", "bfloat16")
@@ -68,7 +70,7 @@ def attention_backend(shape: Shape, capability: tuple[int, int] | None, *, fp8: 
             return Backend("TRITON_FLASHINFER", 64, latent=False)
         return Backend("FLASHINFER" if capability[0] == 10 else "FLASH_ATTN", DEFAULT_BLOCK, latent=False)
     if shape.attention.indexer:
-        return _sparse(capability, fp8=fp8)
+        return _sparse(capability, shape.attention.indexer.chosen, fp8=fp8)
     return _latent(shape.attention, capability, fp8=fp8, dcp=dcp)
 
 
@@ -85,12 +87,19 @@ def _on_amd(shape: Shape) -> Backend | None:
     return None if shape.attention.indexer else Backend("TRITON_MLA", DEFAULT_BLOCK)
 
 
-def _sparse(capability: tuple[int, int], *, fp8: bool) -> Backend | None:
-    """Sparse latent attention exists for compute capability 9.0 and 10.x only (github.com/zai-org/GLM-5/issues/13)."""
+SPARSE_ON_12 = "FLASHINFER_MLA_SPARSE_SM120"
+_CHOSEN_ON_12 = 2048
+"""Tokens that an indexer must choose for the kernel of compute capability 12.x (flashinfer_mla_sparse.py)."""
+
+
+def _sparse(capability: tuple[int, int], chosen: int, *, fp8: bool) -> Backend | None:
+    """Sparse latent attention has kernels for compute capability 9.0, 10.x and 12.x (platforms/cuda.py, 0.33.0)."""
     if capability[0] == 10 and fp8:
         return Backend("FLASHINFER_MLA_SPARSE", 64)
     if capability[0] in (9, 10):
         return Backend("FLASHMLA_SPARSE", 64, own_fp8_layout=True)
+    if capability[0] == 12 and chosen == _CHOSEN_ON_12:
+        return Backend(SPARSE_ON_12, 64, own_fp8_layout=True, only_fp8_layout=True)
     return None
 
 

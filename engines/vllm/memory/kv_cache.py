@@ -57,7 +57,7 @@ def _grouped_bytes(attention: GroupedAttention, dtype: str, tp: int) -> int:
 def _latent_bytes(attention: LatentAttention, dtype: str, backend: Backend) -> int:
     if dtype in LATENT_ONLY:
         return LATENT_ONLY[dtype]
-    if is_fp8(dtype) and backend.own_fp8_layout:
+    if backend.only_fp8_layout or (is_fp8(dtype) and backend.own_fp8_layout):
         return _SPARSE_FP8_BYTES
     return (attention.kv_rank + attention.rope_dim) * ELEMENT_BYTES[dtype]
 

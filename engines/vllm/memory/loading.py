@@ -10,6 +10,7 @@ from math import ceil
 from config.checkpoint.quantization import FP8_BLOCK, MXFP4, Scheme
 from config.checkpoint.shape import LatentAttention
 from config.checkpoint.tensors import Place, Sharding
+from engines.versions import Version
 from engines.vllm.resolved_request import ResolvedRequest
 
 _PACKED_SHARE = 1 / 128 - 4 / 128**2
@@ -24,6 +25,14 @@ _SWIZZLED_SCALES = 0.082
 _INDEX_BYTES = 4
 _DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
 """Workspace that a backend allocates with its first layer (vllm/v1/attention/backends/mla)."""
+
+
+_TRITON_EXPERTS_SINCE = Version(0, 14, 0)
+"""First release whose log says that MXFP4 experts on Hopper run by Triton (github.com/vllm-project/vllm/issues/33155);
+before it they run by Marlin (issue 23278)."""
+
+_UNPADDED_TRITON_SINCE = Version(0, 33, 0)
+"""The release that the oracle is of; 0.14.1 still padded the hidden state."""
 
 
 def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[str, float]) -> dict[str, float]:
@@ -109,6 +118,10 @@ def _mxfp4_tiles(resolved: ResolvedRequest) -> tuple[int, int, float]:
     match resolved.generation:
         case None:
             return 256, 256, 0.0
+        case 9 if resolved.version < _TRITON_EXPERTS_SINCE:
+            return 128, 256, 0.0
+        case 9 if resolved.version < _UNPADDED_TRITON_SINCE:
+            return 64, 256, 0.0
         case 9:
             return 64, 1, _SWIZZLED_SCALES
         case _:

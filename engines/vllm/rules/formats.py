@@ -16,8 +16,9 @@ from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule
 from engines.vllm.defaults import vllm_defaults
-from engines.vllm.memory.attention_backend import cache_types
+from engines.vllm.memory.attention_backend import SPARSE_ON_12, cache_types
 from engines.vllm.memory.kv_cache import ELEMENT_BYTES, LATENT_ONLY, is_fp8
+from engines.vllm.release_facts import facts_of
 from engines.vllm.resolved_request import ResolvedRequest
 
 FP8_CAPABILITY = (8, 9)
@@ -67,13 +68,23 @@ def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
             "only (VLLM_ROCM_USE_AITER=1); what they take is not known.",
             "Measure it on the machine itself.",
         )
-    elif resolved.backend is None:
+    elif resolved.backend is None or _lacks_backend(resolved):
         yield rejected(
             "no_attention_backend",
-            f"{resolved.model.name} has sparse latent attention, for which vLLM has backends on compute capability "
-            f"9.0 and 10.x only; {capability_of(resolved)}. The format of the weights makes no "
-            "difference.",
+            f"{resolved.model.name} has sparse latent attention, for which vLLM {resolved.version} has no backend; "
+            f"{capability_of(resolved)}: 9.0 and 10.x have one, and 12.x in newer releases. The format of the weights "
+            "makes no difference.",
         )
+
+
+def _lacks_backend(resolved: ResolvedRequest) -> bool:
+    """Whether the release is older than the backend for sparse attention on compute capability 12.x."""
+    backend = resolved.backend
+    return (
+        backend is not None
+        and backend.name == SPARSE_ON_12
+        and SPARSE_ON_12 not in facts_of(resolved.version).attention_backends
+    )
 
 
 def _cache(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.checkpoint.rotary import yarn_reach
 from config.checkpoint.safetensors import UNKNOWN_ROLE
 from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
+from engines.versions import Version
 from engines.vllm.memory.stages import Memory, budget_bytes, sparse_scratch_bytes, weights_by_group
-from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, ResolvedRequest
+from engines.vllm.resolved_request import SPARSE_BATCHED_TOKENS, ResolvedRequest, can_stretch
 
 _SPARSE_SCRATCH = "github.com/vllm-project/vllm/issues/53413"
 
@@ -55,14 +57,29 @@ def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Fin
         )
 
 
+_YARN_READ_IN = Version(0, 33, 0)
+"""From here on max_position_embeddings is known to bound a context that YaRN scales (vllm/config/model.py)."""
+
+
+def _reach_in_older_releases(resolved: ResolvedRequest) -> int:
+    """Tokens that the YaRN of a checkpoint reaches, in a release that may count them; else 0."""
+    config = resolved.model.family.config
+    if resolved.version >= _YARN_READ_IN:
+        return 0
+    return yarn_reach({**config, **(config.get("text_config") or {})})
+
+
 def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Iterator[Finding]:
     """Findings about weights, cache and context of a request whose memory is known."""
     most = resolved.model.shape.max_context
-    if most and context > most:
+    if most < context <= _reach_in_older_releases(resolved):
+        text = f"Whether vLLM {resolved.version} serves the {context:,} tokens that YaRN reaches is not known."
+        yield unknown("yarn_context_not_known", text, f"Set max_model_len to {most}, or use vLLM {_YARN_READ_IN}.")
+    elif most and context > most:
         yield rejected(
             "context_beyond_model",
             f"max_model_len {context:,} exceeds the {most:,} tokens that {resolved.model.name} supports.",
-            f"Set max_model_len to {most} or less.",
+            f"Set max_model_len to {most} or less{', or yarn_factor' if can_stretch(resolved.model) else ''}.",
         )
     yield from _weights_fit(resolved, memory)
     if memory.longest(worst=False) < context:

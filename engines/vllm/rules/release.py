@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.catalogue import vllm_releases
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.arguments import check_arguments
 from engines.rules.unused import check_unused
@@ -17,8 +18,11 @@ def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
     yield from _drain(resolved)
+    if resolved.model.serving.vllm_works_since is None:
+        yield from _architecture(resolved)
     yield from _block(resolved)
     yield from _newer_settings(resolved)
+    yield from _stretch(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, resolved.request.extra_args)
 
@@ -39,15 +43,37 @@ def _release(resolved: ResolvedRequest) -> Iterator[Finding]:
         )
 
 
+def _architecture(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """The architecture of a model that the catalogue says nothing of, against the lists of the releases that were read
+    (`config/data/vllm_releases.json`)."""
+    named = [str(each) for each in resolved.model.family.config.get("architectures") or ()]
+    serving = [Version.parse(each.release) for each in vllm_releases() if set(named) & set(each.architectures)]
+    if not named:
+        return
+    what = f"{resolved.model.name} is {' or '.join(named)}"
+    if not serving:
+        text = f"{what}, which no release of vLLM that was read lists."
+        yield unknown("architecture_not_known", text, "Try it on the machine.")
+    elif resolved.version < serving[0]:
+        older = [Version.parse(each.release) for each in vllm_releases() if Version.parse(each.release) < serving[0]]
+        if older and resolved.version <= older[-1]:
+            text = f"{what}, which vLLM {older[-1]} does not list and {serving[0]} does."
+            yield rejected("engine_too_old", text, f"Use vLLM {serving[0]} or newer.")
+        else:
+            text = f"{what}: whether vLLM {resolved.version} serves it is not known, and {serving[0]} does."
+            yield unknown("release_not_known", text, f"Use vLLM {serving[0]} or newer.")
+
+
 _SETTINGS_READ_IN = Version(0, 33, 0)
-"""The release whose code says what `cpu_offload_gb` and `redundant_experts` hold."""
+"""The release whose code says what `cpu_offload_gb`, `redundant_experts` and `yarn_factor` do."""
 
 
 def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Settings whose memory is known of the newest release only."""
-    names = [name for name in ("cpu_offload_gb", "redundant_experts") if getattr(resolved.request, name) is not None]
+    settings = ("cpu_offload_gb", "redundant_experts", "yarn_factor")
+    names = [name for name in settings if getattr(resolved.request, name) is not None]
     if names and resolved.version < _SETTINGS_READ_IN:
-        text = f"What {' and '.join(names)} hold in vLLM {resolved.version} is not known."
+        text = f"What {' and '.join(names)} do in vLLM {resolved.version} is not known."
         yield unknown("setting_not_known", text, f"Use vLLM {_SETTINGS_READ_IN}, or leave them out.")
 
 
@@ -58,6 +84,20 @@ def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
             "drain_not_supported",
             f"vLLM {resolved.version} aborts running requests when a pod terminates: engine.drain needs "
             f"{DRAINS_SINCE} or newer.",
+        )
+
+
+def _stretch(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """YaRN on a model that it cannot be put on, or without a factor."""
+    request = resolved.request
+    if request.yarn_factor is None and request.yarn_original_context is not None:
+        yield rejected("yarn_without_factor", "yarn_original_context stretches nothing alone.", "Set yarn_factor too.")
+    elif request.yarn_factor is not None and not resolved.overrides:
+        yield unknown(
+            "yarn_not_known",
+            f"{resolved.model.name} scales its positions already, its text model is nested, or the base of its "
+            "positions (rope_theta) is not known: what YaRN makes of it is not known.",
+            "Leave yarn_factor out.",
         )
 
 

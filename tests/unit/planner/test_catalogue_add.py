@@ -13,6 +13,7 @@ import pytest
 from config.catalogue import model as catalogue
 from config.checkpoint.model_spec import find_model
 from lab.hub.client import HubClient, running_hub
+from stager.listing import matches
 from tests.unit.planner.checkpoints import LLAMA, write_gguf, write_llama, write_safetensors
 
 _PADDING = ("BF16", [64, 2**20])
@@ -35,8 +36,43 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
             "acme/Empty": {"revisions": [{"branches": ["main"], "files": {"README.md": {"text": "#\n"}}}]},
         }
     }
+    table["repositories"] |= _repositories_with_two_copies(tmp_path_factory.mktemp("twice"))
     with running_hub(table, state_dir=tmp_path_factory.mktemp("state")) as running:
         yield running
+
+
+def _repositories_with_two_copies(folder: Path) -> dict[str, Any]:
+    """One with an index and a copy below `original`, one without an index and with Mistral's copy."""
+    write_llama(folder)
+    shards = sorted(path.name for path in folder.glob("*.safetensors"))
+    (folder / "consolidated.safetensors").write_bytes((folder / shards[0]).read_bytes())
+    names = {f"tensor{number}": name for number, name in enumerate(shards)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    disk = {path.name: {"disk": str(path)} for path in sorted(folder.iterdir())}
+    copies = {f"original/model--{name}": disk[name] for name in shards}
+    indexed = {name: file for name, file in disk.items() if name != "consolidated.safetensors"} | copies
+    plain = {name: file for name, file in disk.items() if "index" not in name}
+    return {
+        f"acme/{name}": {"revisions": [{"branches": ["main"], "files": files}]}
+        for name, files in (("Indexed", indexed), ("Consolidated", plain))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [("Indexed", "original/model--model-00001-of-00002.safetensors"), ("Consolidated", "consolidated.safetensors")],
+)
+def test_a_second_copy_of_the_weights_is_not_counted_and_what_to_stage_is_said(
+    hub: HubClient, tmp_path: Path, name: str, left_out: str
+) -> None:
+    done = _add(hub, tmp_path, f"acme/{name}", "--revision", "main")
+    assert done.returncode == 0, done.stderr
+    entry = json.loads((tmp_path / f"{name.lower()}.json").read_text())
+    held = sum(group["bytes"] for group in entry["checkpoints"][0]["tensors"])
+    assert held == sum(group.bytes for group in find_model(str(write_llama(tmp_path / "llama"))).groups)
+    patterns = json.loads(done.stdout[done.stdout.index("[") : done.stdout.index("]") + 1])
+    staged = ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    assert [file for file in (*staged, left_out) if any(matches(file, pattern) for pattern in patterns)] == staged
 
 
 def _add(hub: HubClient, output: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
