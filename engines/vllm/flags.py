@@ -58,7 +58,7 @@ FLAGS = FlagRules(
             *("--prefill-schedule-interval", "--prefix-caching-hash-algo", "--reasoning-config"),
             *("--reasoning-effort-map", "--reasoning-parser", "--reasoning-parser-plugin", "--response-role"),
             *("--return-tokens-as-token-ids", "--revision", "--root-path", "--scheduler-reserve-full-isl"),
-            *("--scheduling-policy", "--seed", "--show-hidden-metrics-for-version", "--shutdown-timeout"),
+            *("--scheduling-policy", "--seed", "--show-hidden-metrics-for-version"),
             *("--skip-tokenizer-init", "--sse-keep-alive-interval", "--ssl-ca-certs", "--ssl-cert-reqs"),
             *("--ssl-certfile", "--ssl-ciphers", "--ssl-keyfile", "--stream-interval", "--structured-outputs-config"),
             *("--tokenizer", "--tokenizer-mode", "--tokenizer-revision", "--tokens-only", "--tool-call-parser"),

@@ -144,14 +144,20 @@ def test_q04_a_shared_expert_of_64_is_refused_and_expert_parallel_is_no_way_out(
     assert plan("qwen3.5-35b-a3b-fp8", "h100", tensor_parallel=4, gpus_per_node=4).verdict == "fits"
 
 
-@pytest.mark.parametrize("model", ["kimi-k2.5", "qwen3.5-397b-a17b"])
-def test_q06_the_vision_encoders_heads_do_not_count(model: str) -> None:
-    """https://github.com/gpustack/gpustack/issues/2642: both have 16 heads in their vision encoder."""
-    planned = plan(model, "b300", nodes=4, tensor_parallel=32)
-    # 16 heads of Qwen3.5's linear attention are another matter.
-    assert "heads_not_divisible" not in codes(planned) or "heads of the linear attention" in texts(planned)
-    refused = plan(model, "b300", gpus_per_node=6, tensor_parallel=6)
-    assert "heads_not_divisible" in codes(refused)
+def test_q06_the_vision_encoders_heads_do_not_count() -> None:
+    """https://github.com/gpustack/gpustack/issues/2642: Kimi-K2.5 has 16 heads in its vision encoder, and 64 others."""
+    assert "heads_not_divisible" not in codes(plan("kimi-k2.5", "b300", nodes=4, tensor_parallel=32))
+    refused = plan("kimi-k2.5", "b300", gpus_per_node=6, tensor_parallel=6)
+    assert "64 attention heads" in texts(refused)
+
+
+def test_q06_of_qwen_the_heads_of_the_linear_attention_count() -> None:
+    """It has 16 heads in its vision encoder too; the 16 key heads of its linear attention are what 32 ranks cannot share
+    (vLLM 0.33.0, mamba/gdn/qwen_gdn_linear_attn.py)."""
+    assert codes(plan("qwen3.5-397b-a17b", "b300", nodes=2, tensor_parallel=16)) == set()
+    refused = plan("qwen3.5-397b-a17b", "b300", nodes=4, tensor_parallel=32)
+    assert codes(refused) == {"heads_not_divisible"}
+    assert "16 key and 64 value heads of the linear attention" in texts(refused)
 
 
 def test_q07_fp8_experts_on_ampere_are_refused_unless_the_release_has_a_weight_only_way() -> None:
