@@ -51,6 +51,8 @@ class Recording:
     """Registered outputs of components and of the stack, by URN."""
     infos: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Type and outputs of each resource of the stack's last state, by URN, for programs that ask the engine."""
 
     def of_type(self, kind: str) -> list[Registration]:
         """Returns the registrations with a type that ends with `kind`, such as "batch/v1:Job" or ":WeightStage"."""
@@ -76,7 +78,12 @@ class _Answers(mocks.Mocks):
             metadata.setdefault("name", AUTONAME.format(name=args.name))
         return f"{args.name}-id", state
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], None]:
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        if args.token == "pulumi:pulumi:readStackResourceOutputs":
+            return {"name": args.args["stackName"], "outputs": dict(self._recording.state)}, []
         raise AssertionError(f"the program asks the provider ({args.token}), which a preview cannot rely on")
 
 
@@ -93,7 +100,7 @@ def _thread_loop_closed() -> Iterator[None]:
 
 class _RecordingMonitor(mocks.MockMonitor):
     def __init__(self, recording: Recording) -> None:
-        super().__init__(_Answers())
+        super().__init__(_Answers(recording))
         self._recording = recording
 
     def RegisterResource(self, request: Any) -> Any:
@@ -102,6 +109,10 @@ class _RecordingMonitor(mocks.MockMonitor):
         if request.type != "pulumi:pulumi:Stack":
             self._recording.registrations.append(_registration(request, response.urn))
         return response
+
+    def Invoke(self, request: Any) -> Any:
+        with _thread_loop_closed():
+            return super().Invoke(request)  # type: ignore[no-untyped-call]
 
     def RegisterResourceOutputs(self, request: Any) -> Any:
         self._recording.outputs[request.urn] = _unwrapped(rpc.deserialize_properties(request.outputs))

@@ -4,6 +4,9 @@ import pulumi
 from pulumi_kubernetes import Provider
 
 from components.cluster.api import ClusterUnreachable, cluster_api
+from components.cluster.recorded_cluster import KUBE_SYSTEM, is_made_anew
+
+_NAME = "cluster"
 
 
 def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
@@ -11,11 +14,16 @@ def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
 
     Changing to another cluster replaces every object; another address of the same cluster replaces none. A preview that
     cannot reach the cluster keeps the provider's earlier inputs, and so shows an update of the same cluster.
-    Raises pulumi.RunError if `up` cannot reach the cluster.
+    Raises pulumi.RunError if `up` cannot reach the cluster, or if the cluster of the stack's state is gone.
     """
     identifier = _cluster_identifier(kubeconfig, context)
+    kept = []
+    if identifier is None:
+        kept = ["clusterIdentifier", "kubeconfig"]
+    elif is_made_anew(cluster_api(kubeconfig, context), identifier, _NAME):
+        kept = ["clusterIdentifier"]
     return Provider(
-        "cluster",
+        _NAME,
         kubeconfig=pulumi.Output.secret(kubeconfig),
         context=context,
         cluster_identifier=identifier,
@@ -23,14 +31,14 @@ def cluster_provider(kubeconfig: str, context: str | None) -> Provider:
         # A program or token that is updated in place replaces neither the Job nor the server.
         enable_config_map_mutable=True,
         enable_secret_mutable=True,
-        opts=pulumi.ResourceOptions(ignore_changes=["clusterIdentifier", "kubeconfig"] if identifier is None else None),
+        opts=pulumi.ResourceOptions(ignore_changes=kept or None),
     )
 
 
 def _cluster_identifier(kubeconfig: str, context: str | None) -> str | None:
     """Returns the UID of the namespace `kube-system`. None: a preview cannot reach the cluster."""
     try:
-        return str(cluster_api(kubeconfig, context).read("/api/v1/namespaces/kube-system")["metadata"]["uid"])
+        return str(cluster_api(kubeconfig, context).read(KUBE_SYSTEM)["metadata"]["uid"])
     except ClusterUnreachable as reason:
         if not pulumi.runtime.is_dry_run():
             raise pulumi.RunError(f"cluster '{context}' cannot be reached: {reason}; nothing was created") from None

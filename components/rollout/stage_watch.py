@@ -66,6 +66,8 @@ async def wait_until_staged(
         await asyncio.sleep(watch.give_up_after.poll_seconds)
     if watch.gone:
         pulumi.warn(_gone(watch.gone))
+    if watch.strays:
+        pulumi.warn(_stray(watch.strays, stage.namespace))
     if words := watch.final_message():
         say(words, False)
 
@@ -81,6 +83,14 @@ def _gone(names: Sequence[str]) -> str:
     return (
         f"{', '.join(names)}: the Job is gone from the cluster, so whether its weights are there is not known; the "
         "server looks at them before it starts. `pulumi up --refresh` stages them anew, and fetches what is missing"
+    )
+
+
+def _stray(names: Sequence[str], namespace: str) -> str:
+    return (
+        f"{', '.join(names)}: a Job of this stack that ran beside the others: an interrupted update left it, or "
+        f"this one replaces it. If it is still there after this update: `kubectl delete job -n {namespace} "
+        f"{' '.join(names)}`"
     )
 
 
@@ -100,6 +110,8 @@ class _Watch:
         self._pods: Sequence[PodReport] = ()
         self._done: set[str] = set()
         self.gone: list[str] = []
+        self.strays: list[str] = []
+        """Unfinished Jobs of the stack other than those to wait for."""
         self._began = self._answered = time.monotonic()
         self._told, self._told_at, self._stages = "", 0.0, ""
         self._progress: dict[str, str] = {}
@@ -114,6 +126,7 @@ class _Watch:
             self._check_reachable(reason, now)
             return False
         self._answered = now
+        self.strays = sorted(name for name, job in jobs.items() if name not in self.names and not _has_ended(job))
         self.gone += [name for name in self.names if name not in jobs and name not in self._done]
         self._done |= {name for name in self.names if name not in jobs or _condition(jobs[name], "Complete")}
         waited_for = [jobs[name] for name in self.names if name not in self._done]
@@ -210,6 +223,11 @@ class _Watch:
         else:
             said.append(f"{len(waiting)} more are being staged")
         return "; ".join([*said, *self._failures.obstacles[:_MAX_NAMED]])
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    """Whether the Job is done, failed or being deleted."""
+    return bool(job["metadata"].get("deletionTimestamp") or _condition(job, "Complete") or _condition(job, "Failed"))
 
 
 def _condition(job: Mapping[str, Any], kind: str) -> dict[str, str] | None:

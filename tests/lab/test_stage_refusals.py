@@ -1,7 +1,12 @@
 """`up` fails about one minute after a stage Job cannot start or end, with the cluster's message: on the real node."""
 
+import json
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +14,7 @@ from lab.hub.client import HubClient
 from lab.lifecycle import Lab
 from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, Served, dev_stack, pinned
+from tests.lab.serving import FIRST, SECOND, Served, dev_stack, pinned
 from tests.lab.sharing import with_own_state
 
 NAMESPACE = "stage-refusals"
@@ -91,3 +96,71 @@ def test_what_was_deleted_behind_pulumis_back_is_said_at_once(served: Served, ku
     mended = served.project.up("--refresh")
     assert mended.status == 0, mended
     assert served.ask()
+
+
+def test_a_cluster_made_anew_under_the_state_is_said_before_anything_is_replaced(
+    served: Served, kubectl: Kubectl
+) -> None:
+    """A state with another identifier and without its objects stands for a cluster made anew at the same address."""
+    own = kubectl.get("namespace", "kube-system")["metadata"]["uid"]
+    state = served.project.exported()
+    file = Path(served.project.directory) / "state.json"
+    file.write_text(state.replace(own, "00000000-0000-4000-8000-000000000000"))
+    assert served.project.pulumi("stack", "import", "--stack", "dev", "--file", str(file)).status == 0
+    kubectl("delete", "jobs,deployments,services,configmaps", "-l", "app.kubernetes.io/instance=dev", "-n", NAMESPACE)
+
+    for refused in (served.project.preview(), served.project.up()):
+        assert refused.status != 0, refused
+        assert "the stack's state is of a cluster that is gone" in refused.output
+        assert "`PULUMI_K8S_DELETE_UNREACHABLE=true pulumi refresh`" in refused.output
+
+    refreshed = served.project.refresh(PULUMI_K8S_DELETE_UNREACHABLE="true")
+    assert refreshed.status == 0, refreshed
+    namespace = kubectl.get("namespace", NAMESPACE)["metadata"]["uid"]
+    up = served.project.up()
+    assert up.status == 0, up
+    assert kubectl.get("namespace", NAMESPACE)["metadata"]["uid"] == namespace, "what is there is not replaced"
+    assert served.ask()
+    assert served.project.up("--expect-no-changes").status == 0
+
+
+def killed_by_ctrl_c(served: Served, until: Callable[[], bool], said: Path, **environment: str) -> None:
+    """Starts `pulumi up`, and presses Ctrl-C twice when `until` holds."""
+    project = served.project
+    command = ["pulumi", "up", "--stack", project.stack, "--yes", "--skip-preview", "--non-interactive"]
+    with said.open("w") as output:
+        up = subprocess.Popen(
+            command,
+            cwd=project.directory,
+            env={**os.environ, **project.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + A_MINUTE_AND_ITS_START
+        while not until():
+            assert time.monotonic() < deadline, said.read_text()
+            assert up.poll() is None, said.read_text()
+            time.sleep(0.2)
+        os.killpg(up.pid, signal.SIGINT)
+        os.killpg(up.pid, signal.SIGINT)
+        assert up.wait(timeout=60) != 0
+
+
+def test_an_update_that_ctrl_c_killed_leaves_no_job_that_the_next_one_does_not_know(
+    served: Served, tmp_path: Path
+) -> None:
+    served.project.configure(model=pinned("acme/model", SECOND))
+    killed_by_ctrl_c(
+        served,
+        lambda: len(served.get("jobs")) == 2,
+        tmp_path / "said",
+        HEAVYLIFT_STAGE_IMAGE="heavylift.lab/nowhere:1",
+    )
+    up = served.project.up()
+    assert up.status == 0, up
+    assert "ran beside the others" not in up.output
+    assert [job["status"].get("succeeded") for job in served.get("jobs")] == [1]
+    state = json.loads(served.project.exported())["deployment"]
+    assert not state.get("pending_operations")

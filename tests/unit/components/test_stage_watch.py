@@ -236,3 +236,15 @@ def test_a_cluster_that_is_gone_for_long_ends_the_wait() -> None:
     with pytest.raises(pulumi.RunError) as caught:
         asyncio.run(WAIT_UNTIL_STAGED(stage(ClusterApi({})), ["stage-0"], lambda *_: None, HURRIED))
     assert "the cluster has not answered for" in str(caught.value)
+
+
+def test_a_job_that_an_interrupted_update_left_is_named_with_what_removes_it(warnings: list[str]) -> None:
+    ending = job("stage-ending")
+    ending["metadata"]["deletionTimestamp"] = "2026-11-30T22:00:09Z"
+    waited(Cluster([[DONE, job("stage-old", "Complete"), job("stage-failed", "Failed"), ending]]))
+    assert warnings == []
+
+    waited(Cluster([[DONE, job("stage-left")]]))
+    [words] = warnings
+    assert words.startswith("stage-left: a Job of this stack that ran beside the others")
+    assert words.endswith("`kubectl delete job -n serving stage-left`")
