@@ -24,6 +24,7 @@ served = ServedModel(
         "stage": stack.sections["stage"],
         "engine": stack.sections["engine"],
         "security": stack.sections.get("security", {}),
+        "pod": stack.sections.get("pod", {}),
         "namespace": stack.config.cluster.namespace,
         "create_namespace": True,
         "kubeconfig": kubeconfig,

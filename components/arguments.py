@@ -58,6 +58,10 @@ class ServerEngine(TypedDict):
     """Arguments of the engine. The component adds model, served name, host, port and a group's ranks. Unset: none."""
     environment: NotRequired[Mapping[str, pulumi.Input[str]]]
     """Environment of the engine. Must not contain secrets. Unset: none."""
+    served_name: NotRequired[str | None]
+    """Name of the model in clients' requests. Unset: the model's repository."""
+    host: NotRequired[str]
+    """Address that the engine listens on. Unset: `0.0.0.0`."""
     model_file: NotRequired[str | None]
     """File to serve, or the first of its shards. Required for `llama.cpp`, which serves one file."""
 

@@ -13,7 +13,6 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from components.cluster.facts import LEADER_WORKER_SETS
 from components.pods import fabric
-from components.pods.manifest import manifest
 from components.pods.server_pod import ServerPod
 
 _RECREATED_AFTER_START = {"leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start": "true"}
@@ -40,21 +39,19 @@ def leader_worker_set(
                 **fabric.exclusive_topology(group_fabric),
             }
         },
-        spec=manifest(
-            {
-                "replicas": serving.replicas,
-                "rollout_strategy": {
-                    "type": "RollingUpdate",
-                    "rolling_update_configuration": {"max_unavailable": 1, "max_surge": 0, "partition": 0},
-                },
-                "leader_worker_template": {
-                    "size": serving.nodes,
-                    "restart_policy": "RecreateGroupOnPodRestart",
-                    "leader_template": pod.template(first),
-                    "worker_template": pod.template(others),
-                },
-            }
-        ),
+        spec={
+            "replicas": serving.replicas,
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
+            },
+            "leaderWorkerTemplate": {
+                "size": serving.nodes,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": pod.template(first),
+                "workerTemplate": pod.template(others),
+            },
+        },
         opts=pulumi.ResourceOptions.merge(
             opts,
             pulumi.ResourceOptions(

@@ -16,6 +16,7 @@ from components.cluster.api import cluster_api
 from components.in_pod.packaging import verifier_texts
 from components.inference_group import disruption_budget, leader_worker_set
 from components.pods import fabric
+from components.pods.additions import Additions
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.ordered_weights import ordered_weights
@@ -66,6 +67,8 @@ class InferenceServerArgs(TypedDict):
     Unset: `quick`."""
     service_name: NotRequired[str | None]
     """Name of the Service. Unset: `<stack>-<name>`."""
+    pod: NotRequired[arguments.PodSettings]
+    """Additions to the server's pods. Unset: none."""
     kubeconfig: NotRequired[pulumi.Input[str] | None]
     """Text of a kubeconfig, as a secret. With it, `pulumi up` reports the pods' progress, fails early if they cannot
     start, and requests one token from the server. Unset: Pulumi's own wait."""
@@ -99,6 +102,7 @@ class InferenceServer(pulumi.ComponentResource):
             verifier_image=self._args["verifier_image"],
             verify=Verification(self._args.get("verify", Verification.QUICK)),
             programs=self._programs().metadata["name"],
+            additions=Additions.of_server(self._args.get("pod")),
         )
         port = self._pod.process(Role.ALONE).port
         workload = self._workload()
@@ -128,7 +132,7 @@ class InferenceServer(pulumi.ComponentResource):
             return self._deployment()
         disruption_budget(self._name, self._metadata(), self._labels, self)
         annotations = AWAITED_HERE if self._is_watched else {"pulumi.com/waitFor": "condition=Available"}
-        metadata = self._metadata() | {"annotations": annotations}
+        metadata = self._workload_metadata() | {"annotations": annotations}
         return leader_worker_set(self._name, metadata, self._pod, self._options())
 
     def _until_it_answers(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[str]:
@@ -163,7 +167,7 @@ class InferenceServer(pulumi.ComponentResource):
         own_wait: dict[str, Any] = {"progress_deadline_seconds": self._serving.await_seconds}
         return Deployment(
             self._name,
-            metadata=self._metadata() | ({"annotations": AWAITED_HERE} if self._is_watched else {}),
+            metadata=self._workload_metadata() | ({"annotations": AWAITED_HERE} if self._is_watched else {}),
             spec={
                 "replicas": 1,
                 "strategy": {"type": "Recreate"},
@@ -192,3 +196,6 @@ class InferenceServer(pulumi.ComponentResource):
 
     def _metadata(self) -> dict[str, Any]:
         return {"namespace": self._args["namespace"], "labels": self._labels}
+
+    def _workload_metadata(self) -> dict[str, Any]:
+        return self._metadata() | {"labels": {**self._labels, **self._pod.additions.settings.labels}}

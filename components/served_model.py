@@ -41,6 +41,8 @@ class ServedModelArgs(TypedDict):
     """The inference server."""
     security: NotRequired[arguments.Security]
     """User and group of the Jobs. Unset: user 2000, or the image's own for weights of kind `host-path`."""
+    pod: NotRequired[arguments.Pod]
+    """Additions to the pods of the server and of the Jobs. Unset: none."""
     namespace: pulumi.Input[str]
     """Namespace of all objects. If it is another resource's output, the component adopts no existing objects."""
     create_namespace: NotRequired[bool]
@@ -122,8 +124,9 @@ class ServedModel(pulumi.ComponentResource):
         self._prune(nodes, volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
-        self.model = pulumi.Output.from_input(self._planned.stack.model.repository)
-        self.revision = pulumi.Output.from_input(self._planned.stack.model.revision)
+        stack = self._planned.stack
+        self.model = pulumi.Output.from_input(stack.engine.served_name or stack.model.repository)
+        self.revision = pulumi.Output.from_input(stack.model.revision)
         self.plan = pulumi.Output.from_input(self._planned.plan.as_dict())
         self.release = pulumi.Output.from_input(self._release())
         self.files_sha256 = stage.files_sha256
@@ -136,6 +139,7 @@ class ServedModel(pulumi.ComponentResource):
         return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
             "nodes": args.get("nodes", {}),
             "security": args.get("security", {}),
+            "pod": args.get("pod", {}),
         }
 
     def _part(self, part: str) -> str:
@@ -227,6 +231,7 @@ class ServedModel(pulumi.ComponentResource):
                 "secret": stage.secret,
                 "service_account": stage.service_account,
                 "security": self._args.get("security", {}),
+                "pod": self._args.get("pod", {}).get("stage", {}),
                 "hub_token": self._args.get("hub_token"),
                 "owner": self._service_name,
                 "deadline_seconds": limits.stage_deadline_seconds,
@@ -254,6 +259,7 @@ class ServedModel(pulumi.ComponentResource):
                 "verifier_image": stack.stage.image,
                 "verify": stack.weights.verify,
                 "service_name": self._service_name,
+                "pod": self._args.get("pod", {}).get("server", {}),
                 "kubeconfig": self._args.get("kubeconfig"),
                 "context": self._args.get("context"),
             },
@@ -279,6 +285,7 @@ class ServedModel(pulumi.ComponentResource):
                 "program": stage.program,
                 "owner": stage.owner,
                 "security": self._args.get("security", {}),
+                "pod": self._args.get("pod", {}).get("stage", {}),
             },
             self._within(after),
         )

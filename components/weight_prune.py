@@ -11,6 +11,7 @@ import pulumi
 from pulumi_kubernetes.batch.v1 import Job
 
 from components.arguments import Placement, WeightSource, read_section, whole_numbers
+from components.pods.additions import Additions
 from components.pods.jobs.stager_job import FIXED_FIELDS, RUN_STAGER, StagerJob, job_name
 from components.pods.labels import labels
 from components.pods.names import stack_name
@@ -50,6 +51,8 @@ class WeightPruneArgs(TypedDict):
     """Name of the ConfigMap that holds the stager: `WeightStage.program`."""
     security: NotRequired[arguments.Security]
     """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
+    pod: NotRequired[arguments.PodSettings]
+    """Additions to the Job's pods. Unset: none."""
     owner: pulumi.Input[str]
     """Owner whose revisions are removed: `WeightStage.owner`. Other owners' revisions stay."""
 
@@ -73,11 +76,12 @@ class WeightPrune(pulumi.ComponentResource):
     def _job(self, volume: PlacedVolume) -> Job:
         args = self._args
         security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volume)
-        job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"], security)
+        additions = Additions.of_jobs(args.get("pod"))
+        job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"], security, additions)
         container = job.container("prune", [*RUN_STAGER, "prune", *self._arguments()], resources=_RESOURCES)
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
-            metadata=self._metadata(),
+            metadata=self._metadata() | {"labels": job.labels},
             spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container), volume.nodes),
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True, replace_on_changes=FIXED_FIELDS),
         )

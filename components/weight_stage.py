@@ -16,6 +16,7 @@ from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 from components.arguments import Placement, WeightSource, read_section, whole_numbers
 from components.cluster.api import cluster_api
 from components.in_pod.packaging import stager_archive, stager_texts
+from components.pods.additions import Additions
 from components.pods.jobs.stage_fleet import StageFleet
 from components.pods.jobs.stage_pod import LOCK_FILE, TOKEN_KEY, StagePod
 from components.pods.jobs.stager_job import FIXED_FIELDS, StagerJob, job_name
@@ -69,6 +70,8 @@ class WeightStageArgs(TypedDict):
     without its token."""
     security: NotRequired[arguments.Security]
     """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
+    pod: NotRequired[arguments.PodSettings]
+    """Additions to the Job's pods. Unset: none."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
     owner: NotRequired[str | None]
@@ -137,9 +140,10 @@ class WeightStage(pulumi.ComponentResource):
     def _pod_of(self, volumes: Sequence[PlacedVolume]) -> StagePod:
         args, token = self._args, self._token_secret()
         security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volumes[0])
+        additions = Additions.of_jobs(args.get("pod"))
         program = self._program.metadata["name"]
         return StagePod(
-            job=StagerJob(stack_name(), self._name, args["image"], self._placement, program, security),
+            job=StagerJob(stack_name(), self._name, args["image"], self._placement, program, security, additions),
             weights=self._weights,
             owner=self.owner,
             has_lock=bool(args.get("lock")),
@@ -180,7 +184,7 @@ class WeightStage(pulumi.ComponentResource):
         timeout = f"{self._await_seconds()}s"
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
-            metadata=self._metadata() | {"annotations": annotations},
+            metadata=self._metadata() | {"labels": self._pod.job.labels, "annotations": annotations},
             spec=self._pod.job.spec(deadline, self._pod.spec(volume), volume.nodes, watched=watched),
             opts=pulumi.ResourceOptions(
                 parent=self,

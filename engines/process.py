@@ -26,6 +26,8 @@ class ProcessStart:
     """Directory of the staged weights, read-only."""
     served_name: str
     """Name of the model in clients' requests."""
+    host: str
+    """Address that the engine listens on."""
     model_file: str | None
     """File within the directory, for an engine that serves one file."""
     arguments: Sequence[str]

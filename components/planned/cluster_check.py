@@ -37,6 +37,7 @@ def checked_cluster(
     If the namespace or kubeconfig comes from another resource, the check runs once both are known, and the stack adopts
     nothing. Raises pulumi.RunError with every fault.
     """
+    creations(planned, service_name)  # refuses what the stack cannot add to the pods
     if kubeconfig is None:
         return CheckedCluster(namespace, PreflightResult())
 

@@ -14,6 +14,8 @@ def server_engine(plan: Plan, engine: sections.Engine) -> ServerEngine:
         "image": engine.image,
         "arguments": list(plan.engine_args),
         "environment": {**dict(plan.engine_env), **engine.environment},
+        "served_name": engine.served_name,
+        "host": engine.host,
         "model_file": plan.model_file,
     }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from components.cluster.admission import Creation
 from components.planned.model import PlannedModel
+from components.pods.additions import SERVER, STAGE, Additions
 from components.pods.jobs.stage_pod import StagePod
 from components.pods.jobs.stager_job import StagerJob
 from components.pods.labels import labels
@@ -26,16 +27,22 @@ def creations(planned: PlannedModel, service_name: str) -> Sequence[Creation]:
     """Returns the pods, the first stage Job and the Service, with placeholders for the names that Pulumi generates."""
     server, job = _server_pod(planned), _stage_job(planned)
     pod = job["template"]
-    staging = {"generateName": "stage-", "labels": pod["metadata"]["labels"]}
-    serving = {"generateName": "server-", "labels": server.labels}
+    staging = {"generateName": "stage-", **pod["metadata"]}
     service = {"name": service_name, "labels": server.labels}
-    specs = [server.spec(role) for role in sorted(set(server.roles), key=str)]
+    servers = [server.template(role) for role in sorted(set(server.roles), key=str)]
     return [
-        *(Creation("the server's pod", "api/v1:pods", _object("v1", "Pod", serving, spec)) for spec in specs),
+        *(
+            Creation("the server's pod", "api/v1:pods", _object("v1", "Pod", _serving(each), each["spec"]))
+            for each in servers
+        ),
         Creation("the stage pod", "api/v1:pods", _object("v1", "Pod", staging, pod["spec"])),
         Creation("the stage Job", "apis/batch/v1:jobs", _object("batch/v1", "Job", staging, job)),
         Creation("the Service", "api/v1:services", _object("v1", "Service", service, server.service_spec())),
     ]
+
+
+def _serving(template: dict[str, Any]) -> dict[str, Any]:
+    return {"generateName": "server-", **template["metadata"], "annotations": {}}
 
 
 def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +60,7 @@ def _server_pod(planned: PlannedModel) -> ServerPod:
         verifier_image=stack.stage.image,
         verify=stack.weights.verify,
         programs=_PLACEHOLDER,
+        additions=Additions(stack.pod.server, SERVER),
     )
 
 
@@ -60,7 +68,8 @@ def _stage_job(planned: PlannedModel) -> dict[str, Any]:
     """Returns the spec of the first stage Job."""
     stack, volume = planned.stack, _volume(planned.stack)
     security = JobSecurity.of(stack.security, volume)
-    job = StagerJob(stack_name(), "stage", stack.stage.image, _placement(stack), _PLACEHOLDER, security)
+    additions = Additions(stack.pod.stage, STAGE, runs_to_completion=True)
+    job = StagerJob(stack_name(), "stage", stack.stage.image, _placement(stack), _PLACEHOLDER, security, additions)
     pod = StagePod(
         job=job,
         weights=StagedWeights(stack.model, planned.digest),

@@ -13,6 +13,7 @@ import pulumi
 
 from components.in_pod.packaging import VERIFIER
 from components.pods import fabric
+from components.pods.additions import NONE_TO_SERVERS, Additions
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.serving import Serving
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
@@ -51,11 +52,12 @@ class ServerPod:
     verify: Verification
     programs: pulumi.Input[str] | None
     """Name of the ConfigMap with the programs of the init containers. None: omitted, for the digest."""
+    additions: Additions = NONE_TO_SERVERS
 
     def template(self, role: Role) -> dict[str, Any]:
         """Returns the pod template of a role."""
         annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
-        return {"metadata": {"labels": self.labels, "annotations": annotations}, "spec": self.spec(role)}
+        return self.additions.template({"labels": self.labels, "annotations": annotations}, self.spec(role))
 
     @cached_property
     def version(self) -> pulumi.Output[str]:
@@ -65,7 +67,9 @@ class ServerPod:
         together with something that it covers.
         """
         unnamed = replace(self, programs=None, volume=self.volume.unnamed())
-        parts = [[unnamed.spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        parts: list[Any] = [[unnamed.spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
+        if added := self.additions.settings.model_dump(exclude_defaults=True):
+            parts.append(added)
         return pulumi.Output.json_dumps(parts, sort_keys=True).apply(
             lambda text: sha256(text.encode()).hexdigest()[:16]
         )
@@ -79,7 +83,8 @@ class ServerPod:
         """Returns the engine's process for a role."""
         start = ProcessStart(
             directory=self.weights.directory,
-            served_name=self.weights.model.repository,
+            served_name=self.serving.served_name or self.weights.model.repository,
+            host=self.serving.host,
             model_file=self.serving.model_file,
             arguments=self.serving.arguments,
             nodes=self.serving.nodes,

@@ -23,6 +23,9 @@ class Serving:
     """Arguments of the engine, from model, plan and caller."""
     environment: Mapping[str, pulumi.Input[str]]
     """Environment of the engine, from model, plan and caller."""
+    served_name: str | None
+    """Name of the model in clients' requests. None: the model's repository."""
+    host: str
     model_file: str | None
     """File to serve. None: the engine serves a directory."""
     replicas: int
@@ -64,6 +67,8 @@ class Serving:
             image=engine["image"],
             arguments=engine.get("arguments", ()),
             environment=engine.get("environment", {}),
+            served_name=engine.get("served_name"),
+            host=engine.get("host", "0.0.0.0"),  # noqa: S104 - the pod's own network
             model_file=engine.get("model_file"),
             replicas=pods.get("replicas", 1),
             nodes=pods.get("nodes_per_server", 1),

@@ -4,7 +4,7 @@ Written by `make schema` from config/stack/sections.py: do not edit.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from config.engine_name import EngineName
 from config.stack.sections import (
@@ -242,6 +242,37 @@ class Security(TypedDict):
     Unset: the number of the user."""
 
 
+class PodSettings(TypedDict):
+    """Additions to pods, for what a cluster asks of every pod."""
+
+    pull_secrets: NotRequired[Sequence[str]]
+    """Names of Secrets in the namespace with the credentials of the images' registry."""
+    runtime_class: NotRequired[str]
+    """RuntimeClass of the pods, such as `nvidia`. Unset: the cluster's default."""
+    priority_class: NotRequired[str]
+    """PriorityClass of the pods. Unset: the cluster's default."""
+    labels: NotRequired[Mapping[str, str]]
+    """Labels of the pods, and of the Job, Deployment or LeaderWorkerSet that creates them, such as
+    `kueue.x-k8s.io/queue-name`."""
+    annotations: NotRequired[Mapping[str, str]]
+    """Annotations of the pods."""
+    cpu_limit: NotRequired[int]
+    """CPU limit of each container, for a namespace whose quota requires one. Unset: no limit."""
+    patch: NotRequired[Mapping[str, Any]]
+    """Further fields of the pods' spec, with the names of the Kubernetes API, such as `hostAliases`, or a volume and
+    its mount. Objects merge by key; containers, volumes, mounts and environment merge by name. A field that the program
+    or another key sets is refused."""
+
+
+class Pod(TypedDict):
+    """Additions to the pods of the server and of the Jobs."""
+
+    server: NotRequired[PodSettings]
+    """The server's pods. A change restarts the server."""
+    stage: NotRequired[PodSettings]
+    """The pods of the Jobs that stage and prune weights."""
+
+
 class StackConfig(TypedDict):
     """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
 
@@ -259,3 +290,5 @@ class StackConfig(TypedDict):
     """The inference server."""
     security: NotRequired[Security]
     """The user of the Jobs' pods."""
+    pod: NotRequired[Pod]
+    """Additions to the pods."""

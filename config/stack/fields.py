@@ -28,6 +28,7 @@ Attachment = Annotated[
     ),
 ]
 Source = Annotated[str, Checking(is_source, SOURCES)]
+ListenAddress = Annotated[str, Matching(r"[0-9A-Fa-f:.]+", "an IP address such as 0.0.0.0 or ::")]
 DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
 
 

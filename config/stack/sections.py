@@ -23,12 +23,14 @@ from config.stack.fields import (
     Device,
     DnsLabel,
     DriverVersion,
+    ListenAddress,
     NodeName,
     Repository,
     Section,
     Source,
     Text,
 )
+from config.stack.pod import Pod
 from config.stack.security import Security
 from stager.listing import FULL_COMMIT
 from stager.streams import MOST_STREAMS
@@ -349,6 +351,10 @@ class Engine(Section):
     """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
     expert_offload: StrictBool = False
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
+    served_name: Text | None = None
+    """Name of the model in clients' requests. Unset: model.repository."""
+    host: ListenAddress = "0.0.0.0"  # noqa: S104 - the pod's own network
+    """Address that the server listens on: `0.0.0.0`, or `::` in a cluster with IPv6."""
     model_file: Text | None = None
     """llama.cpp: file to serve, or its first shard; unset: the one that the lock, `include` or the catalogue names."""
     cpus: Count | None = None
@@ -380,6 +386,8 @@ class StackConfig(Section):
     """The inference server."""
     security: Security = Security()
     """The user of the Jobs' pods."""
+    pod: Pod = Pod()
+    """Additions to the pods."""
 
     @classmethod
     def parse(cls, sections: Mapping[str, Any]) -> Self:

@@ -33,7 +33,7 @@ def arguments_text() -> str:
         [
             _OPENING,
             "from collections.abc import Mapping, Sequence",
-            "from typing import NotRequired, TypedDict",
+            "from typing import Any, NotRequired, TypedDict",
             "",
             *_import_lines(enums),
             *(line for section in sections for line in _class_lines(section)),

@@ -24,7 +24,7 @@ def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
         arguments=(
             *("--model", f"{start.directory}/{start.model_file}"),
             *("--alias", start.served_name),
-            *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
+            *("--host", start.host),
             *("--port", str(PORT)),
             *start.arguments,
         ),

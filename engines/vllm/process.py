@@ -32,7 +32,7 @@ def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
         command=("vllm", "serve", start.directory),
         arguments=(
             *("--served-model-name", start.served_name),
-            *("--host", "0.0.0.0"),  # noqa: S104 - the pod's own network
+            *("--host", start.host),
             *("--port", str(PORT)),
             *start.arguments,
             *_group_arguments(start.nodes, role),

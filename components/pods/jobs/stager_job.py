@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 
 from components.in_pod import packaging
+from components.pods.additions import NONE_TO_JOBS, Additions
 from components.pods.labels import labels
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
 from components.pods.security import JobSecurity
@@ -63,6 +64,12 @@ class StagerJob:
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager."""
     security: JobSecurity
+    additions: Additions = NONE_TO_JOBS
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of the Jobs."""
+        return {**labels(self.instance, self.component), **self.additions.settings.labels}
 
     def spec(
         self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1, *, watched: bool = False
@@ -87,7 +94,7 @@ class StagerJob:
                     *([{"action": "FailJob", "on_exit_codes": final}] if watched else []),
                 ]
             },
-            "template": {"metadata": {"labels": labels(self.instance, self.component)}, "spec": pod},
+            "template": self.additions.template({"labels": labels(self.instance, self.component)}, pod),
         }
 
     def pod(

@@ -105,6 +105,13 @@ def test_llama_cpp_serves_the_staged_file_under_the_repositorys_name() -> None:
     ]
 
 
+@pytest.mark.parametrize(("engine", "name"), [(VLLM, "--served-model-name"), (LLAMA_CPP, "--alias")])
+def test_a_server_takes_the_name_and_address_that_the_stack_says(engine: ServerEngine, name: str) -> None:
+    given = engine_of(served(engine={**engine, "served_name": "chat", "host": "::"}))["args"]
+    assert given[given.index(name) + 1] == "chat"
+    assert given[given.index("--host") + 1] == "::"
+
+
 @pytest.mark.parametrize(("made", "port"), [(served, 8000), (gemma, 8080)])
 def test_the_service_has_a_fixed_name_and_the_engines_port(made: Any, port: int) -> None:
     recording = made()

@@ -29,6 +29,8 @@ def test_the_engine_is_started_with_what_the_plan_says() -> None:
         "image": "vllm/vllm-openai:v0.33.0",
         "arguments": ["--tensor-parallel-size", "4"],
         "environment": {"A": "1", "B": "1"},
+        "served_name": None,
+        "host": "0.0.0.0",
         "model_file": "model.gguf",
     }
 

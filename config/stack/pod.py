@@ -1,0 +1,37 @@
+"""`heavylift:pod`: what a stack adds to the pods of the server and of the Jobs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from config.stack.fields import Count, NodeName, Section
+
+
+class PodSettings(Section):
+    """Additions to pods, for what a cluster asks of every pod."""
+
+    pull_secrets: Sequence[NodeName] = ()
+    """Names of Secrets in the namespace with the credentials of the images' registry."""
+    runtime_class: NodeName | None = None
+    """RuntimeClass of the pods, such as `nvidia`. Unset: the cluster's default."""
+    priority_class: NodeName | None = None
+    """PriorityClass of the pods. Unset: the cluster's default."""
+    labels: Mapping[str, str] = {}
+    """Labels of the pods, and of the Job, Deployment or LeaderWorkerSet that creates them, such as
+    `kueue.x-k8s.io/queue-name`."""
+    annotations: Mapping[str, str] = {}
+    """Annotations of the pods."""
+    cpu_limit: Count | None = None
+    """CPU limit of each container, for a namespace whose quota requires one. Unset: no limit."""
+    patch: Mapping[str, Any] = {}
+    """Further fields of the pods' spec, with the names of the Kubernetes API, such as `hostAliases`, or a volume and
+    its mount. Objects merge by key; containers, volumes, mounts and environment by name. A field that the program or
+    another key sets is refused."""
+
+
+class Pod(Section):
+    """Additions to the pods of the server and of the Jobs."""
+
+    server: PodSettings = PodSettings()
+    """The server's pods. A change restarts the server."""
+    stage: PodSettings = PodSettings()
+    """The pods of the Jobs that stage and prune weights."""
