@@ -216,6 +216,10 @@ class Engine(TypedDict):
     """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
     expert_offload: NotRequired[bool]
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
+    served_name: NotRequired[str]
+    """Name of the model in clients' requests. Unset: model.repository."""
+    host: NotRequired[str]
+    """Address that the server listens on: `0.0.0.0`, or `::` in a cluster with IPv6."""
     model_file: NotRequired[str]
     """llama.cpp: file to serve, or its first shard; unset: the one that the lock, `include` or the catalogue names."""
     cpus: NotRequired[int]
@@ -260,8 +264,8 @@ class PodSettings(TypedDict):
     """CPU limit of each container, for a namespace whose quota requires one. Unset: no limit."""
     patch: NotRequired[Mapping[str, Any]]
     """Further fields of the pods' spec, with the names of the Kubernetes API, such as `hostAliases`, or a volume and
-    its mount. Objects merge by key; containers, volumes, mounts and environment merge by name. A field that the program
-    or another key sets is refused."""
+    its mount. Objects merge by key; containers, volumes, mounts and environment by name. A field that the program or
+    another key sets is refused."""
 
 
 class Pod(TypedDict):
