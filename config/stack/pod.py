@@ -1,9 +1,26 @@
-"""`heavylift:pod`: what a stack adds to the pods of the server and of the Jobs."""
+"""`heavylift:pod` and `heavylift:security`: what a stack adds to its pods, and the user that its Jobs run as."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, Strict
 
 from config.stack.fields import Count, NodeName, Section
+
+Identity = Annotated[int, Strict(), Field(ge=0, lt=2**31 - 1)]
+"""A numeric user or group, as pods have it."""
+
+
+class Security(Section):
+    """The user and group of the Jobs that stage and prune weights."""
+
+    user: Identity | None = None
+    """Numeric user of the Jobs' pods. A user other than 0 gets what Pod Security level `restricted` requires. 0: root,
+    for storage that only root can write. Unset: 2000; for `weights.kind: host-path` the image's own, which is usually
+    root, as the nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
+    group: Identity | None = None
+    """Numeric group of the Jobs' pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that.
+    Unset: the number of the user."""
 
 
 class PodSettings(Section):

@@ -30,8 +30,7 @@ from config.stack.fields import (
     Source,
     Text,
 )
-from config.stack.pod import Pod
-from config.stack.security import Security
+from config.stack.pod import Pod, Security
 from stager.listing import FULL_COMMIT
 from stager.streams import MOST_STREAMS
 
