@@ -14,6 +14,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planner": {"engines", "config", "stager"},
     "components": {"planner", "engines", "config", "stager"},
     "review": {"planner", "engines", "config", "stager"},
+    "policy": set(),
 }
 """What each package may import of the others. Nothing imports `components` but the programs."""
 PROGRAMS = {

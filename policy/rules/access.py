@@ -1,0 +1,145 @@
+"""Rules about secrets, rights and networks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policy.resources import Pod, Resource, at, pods
+from policy.rules.rule import Rule, Violation
+
+_HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"}
+_SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|PRIVATE_KEY)(_|$)")
+_NO_SECRET = re.compile(r"(^|_)(PATH|FILE|DIR|ID|LIMIT)$")
+_KEY_OPTION = "--api-key"
+_PUBLIC_TYPES = ("LoadBalancer", "NodePort")
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+def _token_in_stager_only(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    for pod in pods(resources):
+        for container in pod.all_containers if not pod.is_stager else ():
+            names = {variable.get("name") for variable in container.variables}
+            if found := names & _HUB_TOKENS:
+                yield Violation(
+                    f"{container.name} of {pod.owner.name} has {', '.join(sorted(map(str, found)))}: only the stager "
+                    "needs the hub's token. Remove it.",
+                    pod.owner,
+                )
+
+
+def _no_plain_secret(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    for pod in pods(resources):
+        for container in pod.all_containers:
+            for variable in container.variables:
+                name = str(variable.get("name")).upper()
+                if variable.get("value") and _SECRET.search(name) and not _NO_SECRET.search(name):
+                    yield Violation(
+                        f"{variable['name']} of {container.name} in {pod.owner.name} is in plain text. Put it into a "
+                        "Secret, and name that with valueFrom.secretKeyRef.",
+                        pod.owner,
+                    )
+
+
+def _whole_gpus(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    for pod in pods(resources):
+        for container in pod.all_containers:
+            limits, requests = (at(container.fields, "resources", key) or {} for key in ("limits", "requests"))
+            for gpu in _GPUS:
+                asked, limit = requests.get(gpu), limits.get(gpu)
+                if asked is not None and str(asked) != str(limit):
+                    yield Violation(
+                        f"{container.name} of {pod.owner.name} requests {asked} {gpu} and is limited to {limit}: "
+                        "Kubernetes admits equal numbers only. Set the limit alone.",
+                        pod.owner,
+                    )
+
+
+def _no_public_server(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    open_servers = [pod for pod in pods(resources) if pod.is_server and not _has_key(pod)]
+    if not open_servers:
+        return
+    for resource in resources:
+        if resource.type == "kubernetes:core/v1:Service" and _is_public(resource, open_servers):
+            yield Violation(
+                f"The Service {resource.name} is {at(resource.properties, 'spec', 'type')}, and its server asks for no "
+                f"key: everybody who reaches it can use it. Use ClusterIP, or start the server with {_KEY_OPTION}.",
+                resource,
+            )
+        if resource.is_of_kubernetes and resource.kind in ("Ingress", "HTTPRoute"):
+            yield Violation(
+                f"{resource.kind} {resource.name} leads to a stack whose server asks for no key. Start the server with "
+                f"{_KEY_OPTION}.",
+                resource,
+            )
+
+
+def _network_policy(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    policies = [each for each in resources if each.type == "kubernetes:networking.k8s.io/v1:NetworkPolicy"]
+    for pod in pods(resources):
+        if pod.is_server and not any(_selects(at(each.properties, "spec", "podSelector"), pod) for each in policies):
+            yield Violation(
+                f"No NetworkPolicy names who may call {pod.owner.name}: every pod of the cluster can. Add one that "
+                "admits its callers.",
+                pod.owner,
+            )
+
+
+def _pod_security(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
+    for pod in pods(resources):
+        if _is_device_plugin(pod):
+            continue
+        for fault in _pod_faults(pod):
+            yield Violation(f"{pod.owner.name} {fault}", pod.owner)
+
+
+def _pod_faults(pod: Pod) -> Iterator[str]:
+    if pod.spec.get("automountServiceAccountToken") is not False:
+        yield "gets a token of the API server, which it does not need. Set automountServiceAccountToken: false."
+    if pod.spec.get("hostPID") or pod.spec.get("hostIPC"):
+        yield "sees the processes of its node. Remove hostPID and hostIPC."
+    for volume in pod.spec.get("volumes") or ():
+        if volume.get("hostPath") and volume.get("name") != "weights":
+            yield f"mounts the directory '{volume['name']}' of its node. Only weights may be there: use an emptyDir."
+    for container in pod.all_containers:
+        context = container.fields.get("securityContext") or {}
+        if context.get("privileged"):
+            yield f"runs {container.name} privileged, so that it owns its node. Remove privileged."
+        elif context.get("allowPrivilegeEscalation") is not False:
+            yield f"lets {container.name} gain rights. Set allowPrivilegeEscalation: false."
+
+
+def _is_device_plugin(pod: Pod) -> bool:
+    """Device plugins register with the kubelet through a directory of the node."""
+    is_daemon = pod.owner.kind == "DaemonSet" and pod.owner.namespace == "kube-system"
+    return is_daemon and "device-plugin" in str(at(pod.owner.properties, "metadata", "name") or pod.owner.name)
+
+
+def _has_key(pod: Pod) -> bool:
+    """Whether the server asks its callers for a key."""
+    names = {variable.get("name") for container in pod.containers for variable in container.variables}
+    given = any(container.option(_KEY_OPTION) for container in pod.containers)
+    return given or bool(names & {"VLLM_API_KEY", "LLAMA_API_KEY"})
+
+
+def _is_public(service: Resource, servers: Sequence[Pod]) -> bool:
+    spec = service.properties.get("spec") or {}
+    selector = {"matchLabels": spec.get("selector") or {}}
+    return spec.get("type") in _PUBLIC_TYPES and any(_selects(selector, pod) for pod in servers)
+
+
+def _selects(selector: Mapping[str, Any] | None, pod: Pod) -> bool:
+    """Whether the labels of a selector are the pod's. One without labels selects every pod."""
+    wanted = (selector or {}).get("matchLabels") or {}
+    return all(pod.labels.get(name) == value for name, value in wanted.items())
+
+
+RULES = (
+    Rule("hub-token-in-stager-only", "Only the stager has the hub's token.", _token_in_stager_only),
+    Rule("no-secret-in-plain-text", "No environment variable has a secret in plain text.", _no_plain_secret),
+    Rule("gpu-requests-equal-limits", "GPUs are requested as Kubernetes admits them.", _whole_gpus),
+    Rule("no-public-server", "A server that can be reached from outside asks for a key.", _no_public_server),
+    Rule("network-policy", "A NetworkPolicy names who may call a server.", _network_policy, is_mandatory=False),
+    Rule("pod-security", "Pods have no rights on their node or the API server.", _pod_security),
+)
