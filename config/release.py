@@ -75,6 +75,7 @@ PLACE = (
     "engine.enforce_eager",
     "engine.cpus",
     "engine.memory",
+    "engine.drain",
     "security.user",
     "security.group",
 )

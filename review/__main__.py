@@ -15,7 +15,15 @@ from pathlib import Path
 from signal import SIG_DFL, SIGPIPE, signal
 
 from review.change import Report, compare
-from review.checkout import ReviewError, commit_of, extracted_base, has_changes, plan_base, plan_working_tree
+from review.checkout import (
+    ReviewError,
+    commit_of,
+    extracted_base,
+    has_changes,
+    plan_base,
+    plan_working_tree,
+    reviewed_commit,
+)
 from review.markdown import markdown
 from review.terminal import as_json, terminal
 
@@ -47,7 +55,7 @@ def planned_report(base: str) -> Report:
             before, fault = plan_base(extracted.root)
         after = planning.result()
     stacks, unchanged = compare(before, after)
-    head = commit_of("HEAD")[:_SHORT]
+    head = reviewed_commit(extracted.commit)[:_SHORT]
     return Report(
         base=extracted.commit[:_SHORT],
         head=f"{head} with uncommitted changes" if has_changes() else head,

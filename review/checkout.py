@@ -96,6 +96,12 @@ def commit_of(reference: str) -> str:
     return commit.strip()
 
 
+def reviewed_commit(base: str) -> str:
+    """The full commit that is under review: HEAD; if that only merges a branch into the base, the branch's own."""
+    parents = _git("rev-parse", "HEAD^@").split()
+    return parents[1] if len(parents) == 2 and parents[0] == base else commit_of("HEAD")
+
+
 def has_changes() -> bool:
     """Whether the working tree differs from its commit."""
     return bool(_git("status", "--porcelain", "--", "."))

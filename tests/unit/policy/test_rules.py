@@ -33,7 +33,7 @@ VERIFY = {
     "command": ["python3", "/heavylift/stager/verify.py", "/weights/x", "--full"],
     "securityContext": {"allowPrivilegeEscalation": False},
 }
-STAGER = {
+STAGER: dict[str, Any] = {
     "name": "stage",
     "image": f"python@{DIGEST}",
     "command": ["python3", "run_stager.py", "stage", "--repository", "acme/model", "--revision", COMMIT],

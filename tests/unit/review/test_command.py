@@ -23,8 +23,11 @@ GIT = {
 }
 
 
-def git(program: Path, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=program, check=True, capture_output=True, env={**os.environ, **GIT})
+def git(program: Path, *arguments: str) -> str:
+    ended = subprocess.run(
+        ["git", *arguments], cwd=program, check=True, capture_output=True, text=True, env={**os.environ, **GIT}
+    )
+    return ended.stdout
 
 
 def review(program: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +51,7 @@ def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("committed")
     for package in PACKAGES:
         shutil.copytree(PROGRAM / package, program / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in PROGRAM.glob("Pulumi*.yaml"):
+    for file in (PROGRAM / ".gitignore", *PROGRAM.glob("Pulumi*.yaml")):
         shutil.copy(file, program)
     git(program, "init", "--quiet", "--initial-branch=main")
     git(program, "add", ".")
@@ -108,6 +111,19 @@ def test_a_change_of_main_since_the_branch_is_not_the_branch_s(program: Path) ->
     assert ended.returncode == 0
     assert ended.stdout.startswith("No stack's plan differs")
     assert review(program, "--base", "main", "--format", "markdown").stdout == ""
+
+
+def test_the_merge_of_a_pull_request_is_called_by_the_commit_of_its_branch(program: Path) -> None:
+    """GitHub checks out a merge that is in nobody's history."""
+    git(program, "checkout", "--quiet", "-b", "branch")
+    (program / "Pulumi.h200.yaml").unlink()
+    git(program, "commit", "--quiet", "--all", "--message=branch")
+    tip = git(program, "rev-parse", "HEAD")
+    git(program, "checkout", "--quiet", "main")
+    git(program, "merge", "--quiet", "--no-ff", "--message=merge", "branch")
+    report = json.loads(review(program, "--base", "HEAD^1", "--format", "json").stdout)
+    assert tip.startswith(report["head"])
+    assert [stack["stack"] for stack in report["stacks"]] == ["h200"]
 
 
 def test_where_the_planner_of_the_base_does_not_run_the_report_says_so(program: Path) -> None:
