@@ -21,6 +21,11 @@ _COUNTS = (
     "linear_num_value_heads", "linear_value_head_dim", "linear_conv_kernel_dim", "n_routed_experts", "num_experts",
     "num_local_experts", "moe_intermediate_size", "n_shared_experts", "num_shared_experts", "num_experts_per_tok",
     "shared_expert_intermediate_size", "full_attention_interval", "sliding_window", "sliding_window_pattern",
+    "global_head_dim", "num_global_key_value_heads", "attention_head_dim", "attention_chunk_size",
+    "no_rope_layer_interval", "swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim",
+    "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel", "moe_latent_size",
+    "moe_shared_expert_intermediate_size", "top_k_experts", "interleave_moe_layer_step", "intermediate_size_mlp",
+    "index_topk_freq", "index_skip_topk_offset", "rotary_dim",
 )  # fmt: skip
 _LAYER_COUNTS = (
     "num_hidden_layers", "first_k_dense_replace", "num_nextn_predict_layers", "mtp_num_hidden_layers",
@@ -29,9 +34,14 @@ _VISION_COUNTS = (
     "vt_num_hidden_layers", "vt_hidden_size", "vt_intermediate_size", "mm_hidden_size", "text_hidden_size",
     "patch_size", "init_pos_emb_height", "init_pos_emb_width", "depth", "hidden_size", "intermediate_size",
     "num_position_embeddings", "spatial_merge_size", "temporal_patch_size", "in_channels", "out_hidden_size",
+    "num_hidden_layers", "num_attention_heads", "head_dim", "position_embedding_size", "projector_input_dim",
+    "projector_output_dim", "vision_output_dim",
 )  # fmt: skip
-_NESTED = ("text_config", "vision_config", "quantization_config")
-_LISTS = {"layer_types": str, "mlp_only_layers": int, "attn_type_list": int}
+_NESTED = ("text_config", "vision_config", "quantization_config", "rope_parameters", "rope_scaling")
+_LISTS = {
+    "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
+    "hybrid_layer_pattern": int, "block_configs": Mapping,
+}  # fmt: skip
 """Lists, and what they are of."""
 
 _TOGETHER = {
@@ -40,6 +50,11 @@ _TOGETHER = {
         "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
     ),
 }  # fmt: skip
+_MAMBA = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
+_TOGETHER |= {"hybrid_override_pattern": _MAMBA, "layers_block_type": _MAMBA}
+_ONE_PER_LAYER = (
+    "layer_types", "layers_block_type", "hybrid_override_pattern", "hybrid_layer_pattern", "block_configs",
+)  # fmt: skip
 _SPARSE_TOGETHER = {"index_topk": ("index_n_heads", "index_head_dim")}
 _VISION_TOGETHER = {
     "vt_num_hidden_layers": (
@@ -49,6 +64,9 @@ _VISION_TOGETHER = {
     "num_position_embeddings": (
         "depth", "hidden_size", "intermediate_size", "spatial_merge_size", "temporal_patch_size", "patch_size",
         "in_channels",
+    ),
+    "position_embedding_size": (
+        "hidden_size", "intermediate_size", "num_attention_heads", "head_dim", "patch_size", "num_hidden_layers",
     ),
 }  # fmt: skip
 """With a field come others, without which it says nothing; the indexer is read beside a latent cache only."""
@@ -62,7 +80,8 @@ def config_faults(config: object) -> tuple[str, ...]:
     if nested:
         return tuple(nested)
     text, vision = {**config, **(config.get("text_config") or {})}, config.get("vision_config") or {}
-    return (*_text_faults(text), *_numbers(vision, _VISION_COUNTS, MOST), *_lacking(vision, _VISION_TOGETHER))
+    deep = _lists(vision, {"deepstack_visual_indexes": int})
+    return (*_text_faults(text), *deep, *_numbers(vision, _VISION_COUNTS, MOST), *_lacking(vision, _VISION_TOGETHER))
 
 
 def _is_object(config: Mapping[str, Any], name: str) -> bool:
@@ -71,23 +90,70 @@ def _is_object(config: Mapping[str, Any], name: str) -> bool:
 
 def _text_faults(text: Mapping[str, Any]) -> tuple[str, ...]:
     """Errors of single fields; if there are none, errors between fields."""
-    single = (*_numbers(text, _COUNTS, MOST), *_numbers(text, _LAYER_COUNTS, MOST_LAYERS), *_lists(text))
+    single = (
+        *_numbers(text, _COUNTS, MOST),
+        *_numbers(text, _LAYER_COUNTS, MOST_LAYERS),
+        *_lists(text, _LISTS),
+        *_patterns(text),
+        *_rotary(text),
+    )
     return single or (*_lacking(text, _TOGETHER), *_contradictions(text))
 
 
-def _lists(text: Mapping[str, Any]) -> Iterator[str]:
-    for name, kind in _LISTS.items():
-        value = text.get(name)
+def _lists(fields: Mapping[str, Any], lists: Mapping[str, type]) -> Iterator[str]:
+    for name, kind in lists.items():
+        value = fields.get(name)
         if value is not None and not (isinstance(value, list) and all(isinstance(each, kind) for each in value)):
-            yield f"{name} is {value!r}: expected a list of {'names' if kind is str else 'whole numbers'}"
+            yield f"{name} is {value!r}: expected a list of {_PLURALS[kind]}"
+
+
+_PLURALS = {str: "names", int: "whole numbers", Mapping: "objects"}
+
+
+def _rotary(text: Mapping[str, Any]) -> Iterator[str]:
+    """Numbers of the rotary positions, of all layers or of each kind."""
+    for name in ("rope_parameters", "rope_scaling"):
+        given = text.get(name) or {}
+        of_kinds = [each for each in given.values() if isinstance(each, Mapping)] or [given]
+        for field in ("factor", "original_max_position_embeddings", "partial_rotary_factor"):
+            for value in (each.get(field) for each in of_kinds):
+                if value is not None and not (isinstance(value, int | float) and 0 <= value <= MOST):
+                    yield f"{name}.{field} is {value!r}: expected a number from 0 to {MOST:,}"
+    share = text.get("partial_rotary_factor")
+    if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
+        yield f"partial_rotary_factor is {share!r}: expected a number from 0 to 1"
+
+
+def _patterns(text: Mapping[str, Any]) -> Iterator[str]:
+    """Fields that are one value for all layers, or one for each."""
+    pattern, frequency = text.get("hybrid_override_pattern"), text.get("moe_layer_freq")
+    if pattern is not None and not isinstance(pattern, str):
+        yield f"hybrid_override_pattern is {pattern!r}: expected a letter for each layer"
+    each = frequency if isinstance(frequency, list) else [frequency or 0]
+    if not all(isinstance(value, int) for value in each):
+        yield f"moe_layer_freq is {frequency!r}: expected a whole number, or one for each layer"
+    shared = text.get("index_topk_pattern")
+    if shared is not None and not isinstance(shared, str | list):
+        yield f"index_topk_pattern is {shared!r}: expected a letter for each layer"
+    parts = [part for block in text.get("block_configs") or () if isinstance(block, Mapping) for part in block.values()]
+    if not all(isinstance(part, Mapping | None) for part in parts):
+        yield "block_configs has a part that is not an object: expected attention and ffn of each layer"
+        return
+    numbers = [part.get(name) for part in parts if part for name in ("ffn_mult", "n_heads_in_group")]
+    if not all(number is None or (isinstance(number, int | float) and 0 < number <= MOST_LAYERS) for number in numbers):
+        yield "block_configs has a ffn_mult or n_heads_in_group that is not a positive number"
 
 
 def _contradictions(text: Mapping[str, Any]) -> Iterator[str]:
     if text.get("kv_lora_rank"):
         yield from _lacking(text, _SPARSE_TOGETHER)
-    kinds, layers = text.get("layer_types"), text.get("num_hidden_layers") or 0
-    if kinds and len(kinds) != layers:
-        yield f"layer_types has {len(kinds)} entries: expected one for each of the {layers} layers"
+    layers = text.get("num_hidden_layers") or len(text.get("layers_block_type") or ())
+    for name in _ONE_PER_LAYER:
+        if (kinds := text.get(name)) and len(kinds) != layers:
+            yield f"{name} has {len(kinds)} entries: expected one for each of the {layers} layers"
+    frequencies = text.get("moe_layer_freq")
+    if isinstance(frequencies, list) and len(frequencies) != layers:
+        yield f"moe_layer_freq has {len(frequencies)} entries: expected one for each of the {layers} layers"
     hidden, heads = text.get("hidden_size") or 0, text.get("num_attention_heads") or 0
     if 0 < hidden < heads and not text.get("head_dim"):
         yield f"hidden_size is {hidden} and num_attention_heads {heads}: expected at least one for each head"

@@ -220,6 +220,9 @@ def read_shape(config: Config) -> Shape:
     text = {**config, **(config.get("text_config") or {})}
     layers, model_type = layer_count(text), _model_type(text)
     kinds, odd = layer_kinds(text)
+    linear = _linear(text)
+    if "linear" in kinds and linear is None:
+        odd.append("linear attention (linear_num_value_heads is not given)")
     unknown = _unknown(text, layers) + [f"its {kind} layers" for kind in odd]
     attention = None if unknown and not _has_sizes(text, layers) else _attention(text)
     if attention is None and not unknown:
@@ -234,14 +237,14 @@ def read_shape(config: Config) -> Shape:
         max_context=scaled_context(text),
         attention=attention,
         windowed=_windowed(text, attention),
-        linear=_linear(text),
+        linear=linear,
         mamba=_mamba(text) if blocks(text) else None,
         layer_kinds=kinds,
         networks=networks(text, experts=experts is not None),
         widths=network_widths(text),
         window=_window(text, kinds),
         experts=experts,
-        vision=read_vision(config, text),
+        vision=read_vision(config, text) if _has_sizes(text, layers) else None,
         layer_norms=_layer_norms(text),
         rotary_table=rotary_table_bytes(text),
         mtp_layers=_mtp_layers(text),
@@ -372,7 +375,9 @@ def _windowed(text: Config, attention: LatentAttention | GroupedAttention | None
         return None
     if _model_type(text) == "gemma4_text":
         return replace(
-            attention, kv_heads=text.get("num_key_value_heads") or attention.kv_heads, head_dim=text["head_dim"]
+            attention,
+            kv_heads=text.get("num_key_value_heads") or attention.kv_heads,
+            head_dim=text.get("head_dim") or attention.head_dim,
         )
     if text.get("swa_num_key_value_heads"):
         return replace(
@@ -406,7 +411,7 @@ def _mamba(text: Config) -> Mamba:
         state=text["ssm_state_size"],
         kernel=text["conv_kernel"],
         # vLLM takes float32 where the configuration is silent (models/config.py, 0.33.0).
-        state_bytes={"float32": 4, "bfloat16": 2, "float16": 2}.get(text.get("mamba_ssm_cache_dtype", "float32"), 4),
+        state_bytes={"float32": 4, "bfloat16": 2, "float16": 2}.get(str(text.get("mamba_ssm_cache_dtype")), 4),
     )
 
 

@@ -31,7 +31,7 @@ def read_vision(config: Config, text: Config) -> Vision | None:
     vision = config.get("vision_config") or {}
     if config.get("model_type") == "llama4":
         return _llama4(vision, text)
-    if vision.get("model_type") == "gemma4_vision":
+    if vision.get("model_type") == "gemma4_vision" and vision.get("position_embedding_size"):
         return _gemma4(vision, text)
     if vision.get("vt_num_hidden_layers"):
         return _moonvit(vision)
