@@ -129,7 +129,7 @@ def _schemes(method: str, config: Mapping[str, Any]) -> tuple[Schemes, str | Non
 def _grouped(config: Mapping[str, Any]) -> tuple[Schemes, str | None]:
     """Schemes of a configuration that lists groups of modules."""
     groups = config.get("config_groups") or {}
-    if config.get("quant_algo") == "MIXED_PRECISION" and config.get("quantized_layers"):
+    if not groups and config.get("quant_algo") == "MIXED_PRECISION" and config.get("quantized_layers"):
         return _by_module(config["quantized_layers"])
     if not groups:
         algorithm = _ALGORITHMS.get(str(config.get("quant_algo")))
@@ -148,7 +148,7 @@ def _by_module(modules: Mapping[str, Mapping[str, Any]]) -> tuple[Schemes, str |
     """Schemes of a configuration that lists every module, each of a kind of its own. Experts are alike in a layer."""
     names: dict[str, set[str]] = {}
     for module, declared in modules.items():
-        first = re.sub(r"\.experts\.\d+\.", ".experts.0.", module)
+        first = _PREFIXES.sub("model.", re.sub(r"\.experts\.\d+\.", ".experts.0.", module))
         names.setdefault(str(declared.get("quant_algo")), set()).add(first)
     if odd := sorted({*names} - {*_ALGORITHMS}):
         return (), f"the algorithms {', '.join(odd)}"

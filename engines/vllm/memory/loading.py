@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from config.checkpoint.quantization import FP8_BLOCK, MXFP4, Scheme
+from config.checkpoint.quantization import FP8_BLOCK, MXFP4, NVFP4, Scheme
 from config.checkpoint.shape import LatentAttention
 from config.checkpoint.tensors import Place, Sharding
 from engines.versions import Version
@@ -100,21 +100,22 @@ def _zero_points(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
 
 
 def _padded_experts(resolved: ResolvedRequest, tensors: dict[str, float]) -> float:
-    """What the kernels of MXFP4 experts add: widths in multiples of their tiles, and biases in 32 bits
-    (fused_moe/oracle/mxfp4.py)."""
-    experts = resolved.model.shape.experts
-    if experts is None or resolved.model.expert_scheme is not MXFP4:
+    """What the kernels of experts in four bits add: widths in multiples of their tiles, and biases in 32 bits."""
+    experts, scheme = resolved.model.shape.experts, resolved.model.expert_scheme
+    if experts is None or scheme not in (MXFP4, NVFP4):
         return 0.0
-    of_width, of_hidden, of_scales = _mxfp4_tiles(resolved)
+    of_width, of_hidden, of_scales = _tiles(resolved, scheme, gated=experts.gated)
     width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.tp * resolved.layout.dp)
     padded = ceil(width / of_width) * of_width / width * ceil(experts.hidden / of_hidden) * of_hidden / experts.hidden
-    scales = of_scales * MXFP4.scale_bytes / (MXFP4.group * MXFP4.bits / 8 + MXFP4.scale_bytes)
+    scales = of_scales * scheme.scale_bytes / (scheme.group * scheme.bits / 8 + scheme.scale_bytes)
     return tensors.get("routed_experts", 0.0) * (padded * (1 + scales) - 1)
 
 
-def _mxfp4_tiles(resolved: ResolvedRequest) -> tuple[int, int, float]:
+def _tiles(resolved: ResolvedRequest, scheme: Scheme, *, gated: bool) -> tuple[int, int, float]:
     """Multiples of the width and of the hidden state, and the share by which scales grow: by the kernels that vLLM
-    prefers on the GPU."""
+    prefers on the GPU (fused_moe/oracle/mxfp4.py, quantization/utils/flashinfer_fp4_moe.py)."""
+    if scheme is NVFP4:
+        return (64 if gated else 128, 256, 0.0) if resolved.generation == 10 else (1, 1, 0.0)
     match resolved.generation:
         case None:
             return 256, 256, 0.0
