@@ -15,7 +15,7 @@ from config.checkpoint.directory import read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
 from config.checkpoint.rotary import with_yarn
 from config.checkpoint.shape import Shape, read_shape
-from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups
+from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups, shared_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ class ModelSpec:
     @property
     def shared_expert_scheme(self) -> Scheme:
         """How the shared expert is stored."""
-        return self.quantization.scheme(first_expert(self.shape).replace("experts.0", "shared_experts"))
+        name = shared_module(self.shape.experts) if self.shape.experts else ""
+        return self.quantization.scheme(first_expert(self.shape).replace("experts.0", name))
 
     @property
     def dense_scheme(self) -> Scheme:

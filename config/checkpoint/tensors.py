@@ -284,6 +284,11 @@ def first_expert(shape: Shape) -> str:
     return f"{root}.layers.{layer}.{module}{'.' if module else ''}experts.0.up_proj"
 
 
+def shared_module(experts: Experts) -> str:
+    """The module of the shared experts: Qwen's is one expert with a gate."""
+    return "shared_expert" if experts.shared_gate else "shared_experts"
+
+
 def _expert_layer(experts: Experts, hidden: int, module: str) -> Iterator[_Tensor]:
     within = f"{module}." if module else ""
     for projection, rows, columns in _projections(experts.hidden, experts.width, gated=experts.gated):
@@ -293,7 +298,7 @@ def _expert_layer(experts: Experts, hidden: int, module: str) -> Iterator[_Tenso
             cut = Sharding.WHOLE if projection == "down_proj" else Sharding.EXPERT
             yield _plain("routed_experts", experts.count, rows, cut)
     if experts.shared_width:
-        name = f"{within}shared_experts"
+        name = f"{within}{shared_module(experts)}"
         yield from _network("shared_experts", name, hidden, experts.shared_width, gated=experts.gated)
     yield _plain("router", experts.count, hidden, scheme=FP32 if experts.router_bytes == 4 else BF16)
     if experts.biased:
