@@ -65,6 +65,8 @@ class Checkpoint:
     """What is not known about it, when a plan cannot be made."""
     gguf_tensors: tuple[tuple[str, int], ...] = ()
     """Names and bytes of the tensors that GGUF files list; empty: not read."""
+    unread: str | None = None
+    """A file of it that engines do not read, and why."""
     tensors: tuple[Fields, ...] = ()
     """Tensor groups as measured from the files' headers; empty: derived from the configuration."""
 

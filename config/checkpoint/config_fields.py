@@ -25,7 +25,7 @@ _COUNTS = (
     "no_rope_layer_interval", "swa_num_attention_heads", "swa_num_key_value_heads", "swa_head_dim", "swa_v_head_dim",
     "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel", "moe_latent_size",
     "moe_shared_expert_intermediate_size", "top_k_experts", "interleave_moe_layer_step", "intermediate_size_mlp",
-    "index_topk_freq", "index_skip_topk_offset", "rotary_dim",
+    "index_topk_freq", "index_skip_topk_offset", "rotary_dim", "o_lora_rank", "o_groups", "hc_mult", "num_hash_layers",
 )  # fmt: skip
 _LAYER_COUNTS = (
     "num_hidden_layers", "first_k_dense_replace", "num_nextn_predict_layers", "mtp_num_hidden_layers",
@@ -40,7 +40,7 @@ _VISION_COUNTS = (
 _NESTED = ("text_config", "vision_config", "quantization_config", "rope_parameters", "rope_scaling")
 _LISTS = {
     "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
-    "hybrid_layer_pattern": int, "block_configs": Mapping,
+    "hybrid_layer_pattern": int, "block_configs": Mapping, "compress_ratios": int,
 }  # fmt: skip
 """Lists, and what they are of."""
 
@@ -50,6 +50,10 @@ _TOGETHER = {
         "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
     ),
 }  # fmt: skip
+_COMPRESSED_TOGETHER = {"compress_ratios": (
+    "num_hidden_layers", "num_attention_heads", "head_dim", "qk_rope_head_dim", "q_lora_rank", "o_lora_rank",
+    "o_groups", "sliding_window", "index_n_heads", "index_head_dim", "index_topk", "hc_mult",
+)}  # fmt: skip
 _MAMBA = ("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel")
 _TOGETHER |= {"hybrid_override_pattern": _MAMBA, "layers_block_type": _MAMBA}
 _ONE_PER_LAYER = (
@@ -151,6 +155,11 @@ def _contradictions(text: Mapping[str, Any]) -> Iterator[str]:
     for name in _ONE_PER_LAYER:
         if (kinds := text.get(name)) and len(kinds) != layers:
             yield f"{name} has {len(kinds)} entries: expected one for each of the {layers} layers"
+    if text.get("model_type") == "deepseek_v4" and (ratios := text.get("compress_ratios")):
+        yield from _lacking(text, _COMPRESSED_TOGETHER)
+        odd = sorted({*ratios} - {0, 4, 128})
+        if odd or len(ratios) < layers:
+            yield f"compress_ratios is {ratios!r}: expected 0, 4 or 128 for each of the {layers} layers"
     frequencies = text.get("moe_layer_freq")
     if isinstance(frequencies, list) and len(frequencies) != layers:
         yield f"moe_layer_freq has {len(frequencies)} entries: expected one for each of the {layers} layers"

@@ -82,6 +82,7 @@ def _safetensors_checkpoint(directory: Path) -> tuple[ModelFamily, Checkpoint]:
         staged_bytes_source="its files" if headers else "model.safetensors.index.json",
         quantization_config=declared,
         tensors=tuple(group.as_fields() for group in groups),
+        unread=_unread(directory),
         unknown=f"how its tensors {', '.join(strange)} are sharded" if strange else None,
     )
     return _model(name, config, directory / "config.json"), checkpoint
@@ -115,10 +116,19 @@ def quantization_config(config: Mapping[str, Any], modelopt: Mapping[str, Any] |
     declared = config.get("quantization_config") or text.get("quantization_config")
     if modelopt is None or (declared and declared.get("quant_method")):
         return declared
-    # vLLM takes the file for ModelOpt's by its producer.
-    named = (modelopt.get("producer") or {}).get("name") == "modelopt"
-    method = "modelopt" if named else f"of a {MODELOPT_FILE} without a producer"
-    return {"quant_method": method, **modelopt["quantization"]}
+    return {"quant_method": "modelopt", **modelopt["quantization"]} if _is_modelopts(modelopt) else declared
+
+
+def _is_modelopts(file: Mapping[str, Any]) -> bool:
+    """Whether engines take the file for ModelOpt's: by its producer, as vLLM does."""
+    return (file.get("producer") or {}).get("name") == "modelopt"
+
+
+def _unread(directory: Path) -> str | None:
+    file = _modelopt(directory)
+    if file is None or _is_modelopts(file):
+        return None
+    return f"{MODELOPT_FILE} names no producer 'modelopt': engines do not read it, and take the weights for unquantised"
 
 
 def _modelopt(directory: Path) -> dict[str, Any] | None:

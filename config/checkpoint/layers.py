@@ -43,6 +43,8 @@ def layer_kinds(text: Config) -> tuple[tuple[str, ...], list[str]]:
     """The attention of each layer (`full`, `sliding`, `chunked`, `linear`, `mamba` or `none`), and the names of kinds
     that are not known."""
     layers = layer_count(text)
+    if text.get("compress_ratios"):
+        return ("full",) * layers, []
     if hybrid := blocks(text):
         return tuple(_BLOCKS.get(block, ("full",))[0] for block in hybrid), sorted({*hybrid} - {*_BLOCKS})
     if listed := text.get("layer_types"):
@@ -127,5 +129,6 @@ def indexer_layers(text: Config) -> tuple[int, ...]:
     layers = range(layer_count(text))
     if pattern := text.get("index_topk_pattern"):
         return tuple(layer for layer in layers if layer >= len(pattern) or pattern[layer] != "S")
-    frequency, offset = text.get("index_topk_freq") or 1, text.get("index_skip_topk_offset", 2)
+    frequency, offset = text.get("index_topk_freq") or 1, text.get("index_skip_topk_offset")
+    offset = 2 if offset is None else offset
     return tuple(layer for layer in layers if max(layer - offset + 1, 0) % frequency == 0)

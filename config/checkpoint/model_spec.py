@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkpoint
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.directory import read_directory
-from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization
+from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization, with_expert_type
 from config.checkpoint.rotary import with_yarn
 from config.checkpoint.shape import Shape, read_shape
 from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups, shared_module
@@ -125,6 +126,8 @@ def _model_spec(family: ModelFamily, checkpoint: Checkpoint) -> ModelSpec:
         table = shape.rotary_table * checkpoint.max_context // shape.max_context if shape.max_context else 0
         shape = replace(shape, max_context=checkpoint.max_context, rotary_table=table)
     quantization = read_quantization(checkpoint.quantization_config)
+    if isinstance(shape.attention, CompressedAttention):
+        quantization = with_expert_type(quantization, family.config, checkpoint.quantization_config or {})
     unknown = list(shape.unknown)
     if checkpoint.unknown:
         unknown.append(checkpoint.unknown)

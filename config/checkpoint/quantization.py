@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from math import ceil
 from typing import Any
@@ -102,6 +102,21 @@ def read_quantization(config: Mapping[str, Any] | None) -> Quantization:
     )
     schemes, unknown = _schemes(method, config)
     return Quantization(method, schemes, ignored, _declares_fp8_cache(config), unknown)
+
+
+def with_expert_type(
+    quantization: Quantization, config: Mapping[str, Any], declared: Mapping[str, Any]
+) -> Quantization:
+    """DeepSeek V4's quantisation: experts as `expert_dtype` says, the rest in blocks of FP8
+    (`vllm/models/deepseek_v4/quant_config.py`, 0.33.0)."""
+    if quantization.method != "fp8":
+        return quantization
+    algorithm = declared.get("moe_quant_algo")
+    types = {"fp4": NVFP4 if algorithm == "NVFP4" else MXFP4, "fp8": FP8_BLOCK}
+    experts = types.get(str(config.get("expert_dtype", "fp4")))
+    if experts is None or algorithm not in (None, "NVFP4"):
+        return replace(quantization, unknown=f"experts of the type {config.get('expert_dtype')!r} and {algorithm!r}")
+    return replace(quantization, schemes=((_EXPERTS, experts), (None, FP8_BLOCK)), ignored=None)
 
 
 Schemes = tuple[tuple[re.Pattern[str] | None, Scheme], ...]

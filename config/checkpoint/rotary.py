@@ -14,6 +14,15 @@ def rotary_table_bytes(text: Mapping[str, Any]) -> int:
     """Bytes of the tables of a text model; 0 where it has no rotary positions."""
     if text.get("model_type") == "nemotron_h":
         return 0
+    if ratios := text.get("compress_ratios"):
+        # One table for layers with a window alone, and one with another base for those with compressed entries.
+        layers = ratios[: text.get("num_hidden_layers") or 0]
+        return (
+            4
+            * len({ratio == 0 for ratio in layers})
+            * (text.get("max_position_embeddings") or 0)
+            * int(text.get("qk_rope_head_dim") or 0)
+        )
     by_kind = text.get("rope_parameters") or text.get("rope_scaling") or {}
     kinds = {kind: each for kind, each in by_kind.items() if isinstance(each, Mapping)} or {"": by_kind}
     size = sum(_positions(text, table) * _dimensions(text, kind, table) for kind, table in kinds.items())

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from config.checkpoint.compressed import CompressedAttention, read_compressed
 from config.checkpoint.layers import (
     blocks,
     indexer_layers,
@@ -26,7 +27,6 @@ Config = Mapping[str, Any]
 
 _SAID_BY = {
     "linear_attn_config": "Kimi delta attention (linear_attn_config)",
-    "compress_ratios": "compressed attention (compress_ratios)",
     "mamba_d_state": "Mamba layers (mamba_d_state)",
     "ssm_cfg": "Mamba layers (ssm_cfg)",
     "num_kv_shared_layers": "layers that share a KV cache (num_kv_shared_layers)",
@@ -45,6 +45,7 @@ _READ_IN = {
     "block_configs": ({"nemotron-nas"}, "layers that differ one by one (block_configs)"),
     "hybrid_layer_pattern": ({"mimo_v2_flash"}, "layers of two kinds (hybrid_layer_pattern)"),
     "moe_latent_size": ({"nemotron_h"}, "experts of another width than the hidden state (moe_latent_size)"),
+    "compress_ratios": ({"deepseek_v4"}, "compressed attention (compress_ratios)"),
     "index_topk_freq": ({"glm_moe_dsa", "deepseek_v32"}, "an indexer shared between layers (index_topk_freq)"),
     "index_topk_pattern": ({"glm_moe_dsa", "deepseek_v32"}, "an indexer shared between layers (index_topk_pattern)"),
 }
@@ -98,6 +99,9 @@ class GroupedAttention:
     def key_value_width(self) -> int:
         """Elements that one key-value head keeps of a token."""
         return self.head_dim + (self.value_dim or self.head_dim)
+
+
+Attention = LatentAttention | GroupedAttention | CompressedAttention
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class Shape:
     tied_embeddings: bool
     dense_width: int
     max_context: int
-    attention: LatentAttention | GroupedAttention | None
+    attention: Attention | None
     windowed: GroupedAttention | None
     """The attention of sliding layers where it differs."""
     linear: LinearAttention | None
@@ -206,13 +210,6 @@ class Shape:
     def heads(self) -> int:
         """Attention heads of the language model, which tensor parallelism must divide."""
         return self.attention.heads if self.attention else 0
-
-    def attention_of(self, layer: int) -> LatentAttention | GroupedAttention | None:
-        """The attention of a layer; None: it has none, or a state instead."""
-        kind = self.layer_kinds[layer]
-        if kind not in ("full", "sliding", "chunked"):
-            return None
-        return self.windowed if self.windowed and kind == "sliding" else self.attention
 
 
 def read_shape(config: Config) -> Shape:
@@ -264,7 +261,7 @@ def _unknown(text: Config, layers: int) -> list[str]:
     found += [
         f"its {what}" for field, (types, what) in _READ_IN.items() if text.get(field) and _model_type(text) not in types
     ]
-    if text.get("index_topk") and not text.get("kv_lora_rank"):
+    if text.get("index_topk") and not (text.get("kv_lora_rank") or text.get("compress_ratios")):
         found.append("its sparse attention without a latent cache (index_topk)")
     sizes = {"num_hidden_layers": layers, "hidden_size": text.get("hidden_size"), "vocab_size": text.get("vocab_size")}
     if missing := [field for field, size in sizes.items() if not size]:
@@ -273,7 +270,8 @@ def _unknown(text: Config, layers: int) -> list[str]:
 
 
 _DERIVABLE = {
-    "deepseek_v2", "deepseek_v3", "deepseek_v32", "gemma3_text", "gemma4_text", "glm_moe_dsa", "gpt_oss", "kimi_k2",
+    "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4",
+    "gemma3_text", "gemma4_text", "glm_moe_dsa", "gpt_oss", "kimi_k2",
     "llama", "llama4_text", "mimo", "mimo_v2_flash", "minimax_m2", "mistral", "mixtral", "nemotron-nas", "nemotron_h",
     "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text",
     "qwen3_vl_text",
@@ -319,10 +317,12 @@ def _window(text: Config, kinds: tuple[str, ...]) -> int:
     return int(text.get("sliding_window") or 0) if "sliding" in kinds else 0
 
 
-def _attention(text: Config) -> LatentAttention | GroupedAttention | None:
+def _attention(text: Config) -> Attention | None:
     heads = text.get("num_attention_heads")
     if not heads:
         return None
+    if _model_type(text) == "deepseek_v4":
+        return read_compressed(text) if text.get("compress_ratios") else None
     if text.get("kv_lora_rank"):
         indexer = None
         if text.get("index_topk"):
@@ -369,7 +369,7 @@ def _group(block: Config) -> int | None:
     return found
 
 
-def _windowed(text: Config, attention: LatentAttention | GroupedAttention | None) -> GroupedAttention | None:
+def _windowed(text: Config, attention: Attention | None) -> GroupedAttention | None:
     """The attention of sliding layers where its fields differ from that of full layers."""
     if not isinstance(attention, GroupedAttention):
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from config.checkpoint.compressed import INDEXED, CompressedAttention
 from config.checkpoint.quantization import BF16, FP32, Quantization, Scheme
 from config.checkpoint.shape import Experts, GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
 from config.checkpoint.vision import Vision
@@ -193,6 +194,8 @@ def _attention(shape: Shape, layer: int) -> Iterator[_Tensor]:
     match shape.attention:
         case LatentAttention():
             yield from _latent_attention(shape.attention, shape.hidden, layer)
+        case CompressedAttention():
+            yield from _compressed_attention(shape.attention, shape.hidden, layer)
         case GroupedAttention():
             windowed = shape.windowed is not None and layer < shape.layers and shape.layer_kinds[layer] == "sliding"
             attention = shape.windowed if windowed and shape.windowed else shape.attention
@@ -245,6 +248,29 @@ def _grouped_attention(attention: GroupedAttention, hidden: int, module: str, cu
         yield _plain("norms", 2, attention.head_dim)
     if attention.head_norms == "layer":
         yield _plain("norms", 1, query + key)
+
+
+def _compressed_attention(attention: CompressedAttention, hidden: int, layer: int) -> Iterator[_Tensor]:
+    heads, rank, group = attention.heads * attention.head_dim, attention.q_rank, "attention"
+    yield _Tensor(group, "attn.wqa_wkv", rank + attention.head_dim, hidden, Sharding.WHOLE)
+    yield _plain("norms", 1, rank + attention.head_dim)
+    yield _Tensor(group, "attn.wq_b", heads, rank, Sharding.SPLIT)
+    yield _Tensor(group, "attn.wo_a", attention.output_rank, heads, Sharding.SPLIT)
+    yield _Tensor(group, "attn.wo_b", hidden, attention.output_groups * attention.output_rank, Sharding.SPLIT)
+    mixed = (2 + attention.streams) * attention.streams
+    yield _plain("mixing", 2 * mixed, attention.streams * hidden, scheme=FP32)
+    ratio = attention.ratios[layer] if layer < len(attention.ratios) else 0
+    if ratio:
+        yield from _compressor(attention.states(ratio) * attention.head_dim, ratio, hidden)
+    if ratio == INDEXED:
+        yield _Tensor("indexer", "attn.wq_b", attention.index_heads * attention.index_dim, rank, Sharding.WHOLE)
+        yield _plain("indexer", attention.index_heads, hidden)
+        yield from _compressor(attention.states(ratio) * attention.index_dim, ratio, hidden)
+
+
+def _compressor(width: int, ratio: int, hidden: int) -> Iterator[_Tensor]:
+    yield _plain("compressor", width, hidden)
+    yield _plain("compressor", ratio, width // 2, scheme=FP32)
 
 
 def _mamba(mamba: Mamba, hidden: int) -> Iterator[_Tensor]:

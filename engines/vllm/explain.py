@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.catalogue import find_gpu, overheads
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.units import GIB
@@ -100,6 +101,9 @@ def _token_formula(resolved: ResolvedRequest) -> str:
             indexer = " + the indexer's key" if latent.indexer else ""
             size = f"({latent.kv_rank} + {latent.rope_dim}) x bytes of {resolved.kv_cache_dtype}{indexer}"
             return f"{growing} layers x {size}, whole on every rank"
+        case CompressedAttention() as compressed:
+            ratios = ", ".join(str(ratio) for ratio in sorted({*compressed.ratios} - {0}))
+            return f"one entry for each {ratios} tokens and layer, beside windows, whole on every rank"
         case GroupedAttention() as grouped:
             heads = max(1, grouped.kv_heads // resolved.layout.tp)
             return f"{growing} layers x {heads} heads x {grouped.key_value_width} x bytes of {resolved.kv_cache_dtype}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.catalogue import models
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.checkpoint.tensors import Place
@@ -60,6 +61,9 @@ def _attention(model: ModelSpec) -> str:
         case LatentAttention() as latent:
             sparse = ", sparse with an indexer" if latent.indexer else ""
             return f"latent: {latent.heads} heads, {latent.kv_rank}+{latent.rope_dim} per token and layer{sparse}{rest}"
+        case CompressedAttention() as compressed:
+            window = f"a window of {compressed.window} tokens"
+            return f"compressed: {compressed.heads} heads over {window} and entries of several tokens"
         case GroupedAttention() as grouped:
             return f"{grouped.heads} heads, {grouped.kv_heads} key-value heads of {grouped.head_dim}{rest}"
         case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
 
 DEFAULT_BLOCK = 16
@@ -42,12 +43,18 @@ _SPARSE_TYPES = {
 }
 
 
+_COMPRESSED = {9: Backend("FLASHMLA_SPARSE_DSV4", 256), 10: Backend("FLASHMLA_SPARSE_DSV4", 256)}
+"""Compressed attention, on the GPUs for which the sizes of its pages were compared with the engine."""
+
+
 def cache_types(shape: Shape, capability: tuple[int, int] | None) -> tuple[str, ...]:
     """The cache types that a backend for that attention takes. No capability: an AMD GPU.
 
     From `supported_kv_cache_dtypes` of the backends that `vllm/platforms/cuda.py` and `rocm.py` choose among (0.33.0).
     vLLM's flag takes more: those of other attentions.
     """
+    if isinstance(shape.attention, CompressedAttention):
+        return ("auto", *_FP8, "fp8_ds_mla")
     if capability is None:
         return (*_SIXTEEN_BITS, *_FP8) if isinstance(shape.attention, LatentAttention) else _AMD_GROUPED_TYPES
     if not isinstance(shape.attention, LatentAttention):
@@ -62,6 +69,8 @@ def attention_backend(shape: Shape, capability: tuple[int, int] | None, *, fp8: 
 
     Returns None if vLLM has no backend, or none that is known.
     """
+    if isinstance(shape.attention, CompressedAttention):
+        return _COMPRESSED.get(capability[0]) if capability else None
     if capability is None:
         return _on_amd(shape)
     if not isinstance(shape.attention, LatentAttention):

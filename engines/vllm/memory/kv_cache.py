@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.shape import GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
 from engines.vllm.memory.attention_backend import DEFAULT_BLOCK, Backend
+from engines.vllm.memory.packed_pool import packed_blocks
 
 _SPARSE_FP8_BYTES = 656
 """Bytes per token and layer of `fp8_ds_mla`: 512 in fp8, their scales, and 64 rotary elements in 16 bits."""
@@ -145,6 +147,9 @@ def stage_pool(
 
     `tokens_in_flight`: tokens of unfinished batches, which a window keeps beside its own.
     """
+    if isinstance(shape.attention, CompressedAttention):
+        packed = packed_blocks(shape.attention, layers, tokens_in_flight)
+        return Pool(packed.tokens, packed.bytes, 1, packed.fixed, packed.bytes_per_token, dcp)
     kinds = [shape.layer_kinds[layer] for layer in layers if shape.layer_kinds[layer] != "none"]
     growing, others = kinds.count("full"), len(kinds) - kinds.count("full")
     per_layer = layer_bytes_per_token(shape, dtype, tp, backend)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.quantization import FP8_BLOCK, MXFP4, NVFP4, Scheme
-from config.checkpoint.shape import LatentAttention
+from config.checkpoint.shape import Experts, LatentAttention
 from config.checkpoint.tensors import Place, Sharding
 from engines.versions import Version
 from engines.vllm.resolved_request import ResolvedRequest
@@ -65,6 +66,8 @@ def _indexer_buffers(resolved: ResolvedRequest, layers: range) -> float:
     """The tokens that an indexer chooses: for a whole batch, and for each layer and every sequence. Its key projection
     is held in 16 bits."""
     attention = resolved.model.shape.attention
+    if isinstance(attention, CompressedAttention):
+        return resolved.batched_tokens * attention.chosen * _INDEX_BYTES
     if not isinstance(attention, LatentAttention) or attention.indexer is None:
         return 0.0
     own = sum(1 for layer in attention.indexer.layers if layer in layers)
@@ -104,22 +107,23 @@ def _padded_experts(resolved: ResolvedRequest, tensors: dict[str, float]) -> flo
     experts, scheme = resolved.model.shape.experts, resolved.model.expert_scheme
     if experts is None or scheme not in (MXFP4, NVFP4):
         return 0.0
-    of_width, of_hidden, of_scales = _tiles(resolved, scheme, gated=experts.gated)
+    of_width, of_hidden, of_scales = _tiles(resolved, scheme, experts)
     width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.tp * resolved.layout.dp)
     padded = ceil(width / of_width) * of_width / width * ceil(experts.hidden / of_hidden) * of_hidden / experts.hidden
     scales = of_scales * scheme.scale_bytes / (scheme.group * scheme.bits / 8 + scheme.scale_bytes)
     return tensors.get("routed_experts", 0.0) * (padded * (1 + scales) - 1)
 
 
-def _tiles(resolved: ResolvedRequest, scheme: Scheme, *, gated: bool) -> tuple[int, int, float]:
+def _tiles(resolved: ResolvedRequest, scheme: Scheme, experts: Experts) -> tuple[int, int, float]:
     """Multiples of the width and of the hidden state, and the share by which scales grow: by the kernels that vLLM
     prefers on the GPU (fused_moe/oracle/mxfp4.py, quantization/utils/flashinfer_fp4_moe.py)."""
     if scheme is NVFP4:
-        return (64 if gated else 128, 256, 0.0) if resolved.generation == 10 else (1, 1, 0.0)
+        return (64 if experts.gated else 128, 256, 0.0) if resolved.generation == 10 else (1, 1, 0.0)
     match resolved.generation:
         case None:
             return 256, 256, 0.0
-        case 9 if resolved.version < _TRITON_EXPERTS_SINCE:
+        case 9 if not experts.biased or resolved.version < _TRITON_EXPERTS_SINCE:
+            # Triton's kernels serve gpt-oss alone, whose experts have biases.
             return 128, 256, 0.0
         case 9 if resolved.version < _UNPADDED_TRITON_SINCE:
             return 64, 256, 0.0

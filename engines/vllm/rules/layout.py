@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.shape import GroupedAttention
 from engines.finding import Finding, rejected, unknown, warning
 from engines.plan import Layout
@@ -86,6 +87,8 @@ def uneven_heads(resolved: ResolvedRequest, tp: int | None = None) -> str:
     for attention in (shape.attention, shape.windowed):
         if isinstance(attention, GroupedAttention) and attention.kv_heads % tp and tp % attention.kv_heads:
             return f"{attention.kv_heads} key-value heads"
+    if isinstance(shape.attention, CompressedAttention) and shape.attention.output_groups % tp:
+        return f"{shape.attention.output_groups} groups of the attention's output"
     if shape.linear and (shape.linear.key_heads % tp or shape.linear.value_heads % tp):
         return f"{shape.linear.key_heads} key and {shape.linear.value_heads} value heads of the linear attention"
     if shape.mamba and (shape.mamba.heads % tp or (shape.mamba.groups % tp and shape.mamba.groups > 1)):
@@ -141,7 +144,8 @@ def _context(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"decode_context_parallel {dcp} does not divide tensor_parallel {tp}.",
             f"Use one of {_divisors(tp, most=tp)}.",
         )
-    if resolved.model.shape.linear or resolved.model.shape.mamba or resolved.model.shape.window:
+    mixed = resolved.model.shape.linear or resolved.model.shape.mamba or resolved.model.shape.window
+    if mixed or isinstance(attention, CompressedAttention):
         yield unknown(
             "context_parallel_of_mixed_layers",
             f"decode_context_parallel {dcp} with layers of several kinds: its effect on the cache is not known.",

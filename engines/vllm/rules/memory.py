@@ -26,6 +26,8 @@ def check_known(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"Model type {resolved.model.family.config.get('model_type')!r} has not been compared with the engine: "
             "its cache follows from the fields of its config.json.",
         )
+    if resolved.model.checkpoint.unread:
+        yield warning("quantization_file_not_read", f"{resolved.model.name}: {resolved.model.checkpoint.unread}.")
     if resolved.gpu.derived:
         yield warning("gpu_memory_derived", f"The memory of {resolved.gpu.title} is derived {resolved.gpu.derived}.")
     if resolved.gpu.gfx:

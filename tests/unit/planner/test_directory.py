@@ -129,10 +129,10 @@ def write_modelopt(directory: Path, declared: dict[str, Any]) -> Path:
     return directory
 
 
-def test_a_quantisation_file_without_a_producer_is_unknown_since_vllm_does_not_read_it(tmp_path: Path) -> None:
-    planned = plan(str(write_modelopt(tmp_path, NVFP4_FILE)), "h100", gpus_per_node=1)
-    assert planned.verdict == "unknown"
-    assert "hf_quant_config.json without a producer" in texts(planned)
+def test_a_quantisation_file_without_a_producer_is_not_read_as_by_vllm_and_a_warning_says_so(tmp_path: Path) -> None:
+    directory = str(write_modelopt(tmp_path, NVFP4_FILE))
+    assert "quantization_file_not_read" in warning_codes(plan(directory, "h100", gpus_per_node=1))
+    assert {group.dtype for group in find_model(directory).groups} == {"bf16"}
 
 
 def test_a_quantisation_file_may_list_every_module(tmp_path: Path) -> None:

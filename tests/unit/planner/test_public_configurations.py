@@ -17,20 +17,14 @@ CONFIGURATIONS = [
     for entry in json.loads((DATA / "configs.json").read_text())["models"]
     if not entry["repository"].startswith("made/")
 ]
-MOST_UNKNOWN = 15
+MOST_UNKNOWN = 10
 
-_COMPRESSED = (
-    "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V4-Pro", "nvidia/DeepSeek-V4-Flash-NVFP4",
-    "nvidia/DeepSeek-V4-Pro-NVFP4", "sgl-project/DeepSeek-V4-Flash-FP8", "sgl-project/DeepSeek-V4-Pro-FP8",
-)  # fmt: skip
-UNKNOWN = dict.fromkeys(_COMPRESSED, "compress_ratios") | {
+UNKNOWN = {
     "MiniMaxAI/MiniMax-M3": "sparse_attention_config",
     "nvidia/MiniMax-M3-NVFP4": "sparse_attention_config",
     "moonshotai/Kimi-K3": "linear_attn_config",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8": "without a producer",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": "without a producer",
-    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-FP8": "without a producer",
-    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "without a producer",
+    "sgl-project/DeepSeek-V4-Flash-FP8": "compress_ratios",
+    "sgl-project/DeepSeek-V4-Pro-FP8": "compress_ratios",
     "stepfun-ai/Step-3.7-Flash": "model type 'step3p7'",
     "stepfun-ai/Step-3.7-Flash-FP8": "model type 'step3p7'",
 }
