@@ -1,1 +1,1 @@
-"""Programs that try at random, for as long as they are told, what no list of tests would."""
+"""Fuzzers: programs that run the stager with random faults, for a given number of rounds."""

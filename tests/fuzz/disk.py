@@ -1,7 +1,7 @@
-"""Rounds on a disk of their own, whose power fails or whose writes fail for a while, at a random moment of a staging.
+"""Runs the stager on a disk whose power or writes fail at a random moment.
 
-`python -m tests.fuzz.disk --seed 1 --rounds 100`; needs root, for the disk. Afterwards either the full check refuses
-the tree or every byte of it is right, on the disk and not in memory; and the next run completes it.
+`python -m tests.fuzz.disk --seed 1 --rounds 100`, as root. After each round, the full check refuses the tree, or all of
+its bytes on the disk are right. The next run completes the tree.
 """
 
 import random
@@ -9,6 +9,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.stager import COMMIT, Round, World, Wrong, main
 from tests.stager_faults.disk import can_have_a_disk, with_disk
@@ -50,11 +51,11 @@ reboot; judge $VOLUME/new/tree; complete
 
 
 def play_on_disk(world: World, this: Round) -> None:
-    """One round on a disk of its own."""
+    """Plays one round on a new disk."""
     kind = this.chance.choice([POWER_FAILURE, WRITE_ERRORS])
     truth = world.fill_share()
     by_share = this.chance.random() < 0.5
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "DELAY": f"{_delay(this.chance):.2f}",
         "SECONDS_OF_FAILURE": f"{this.chance.uniform(0.1, 2):.2f}",
         "SOURCES": f"--source {truth}/{{path}}" if by_share else "",

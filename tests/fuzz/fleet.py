@@ -1,8 +1,8 @@
-"""Kills, freezes, cuts off, delays and corrupts the nodes of a fleet at random, and looks what they staged.
+"""Kills, stops, disconnects, delays and corrupts the nodes of a fleet at random, and checks their files.
 
-Every node has a network of its own: namespaces on a bridge, at whose far side the hub is. A node can lose the others
-and keep the hub, or lose all. After every round, whatever a quick check accepts is right in every byte, and once the
-faults are over every node completes. Rounds without faults must fetch one copy from the hub, all nodes together.
+Each node has its own network namespace, on one bridge with the hub. A fault can disconnect a node from the others, or
+from all. After each round, all bytes that the quick check accepts are right, and all nodes complete after the faults. In
+rounds without faults, all nodes together fetch one copy from the hub.
 `python -m tests.fuzz.fleet --seed 1 --rounds 100`, as root.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 from lab.hub.client import HubClient, running_hub
 from stager.verify import problems
 from tests.fuzz.stager import Round, Wrong
-from tests.stager_faults.fleet import CHECKOUT, COMMIT, REPOSITORY, SECRET, SIZES, Nodes, repository
+from tests.stager_faults.fleet import CHECKOUT, COMMIT, REPOSITORY, SIZES, Nodes, repository
 
 MOST_NODES = 8
 PORT = 8470
@@ -31,20 +31,20 @@ RUN_SECONDS = 240
 ONE_COPY = 1.05
 PATIENCE_SECONDS = 4.0
 LONG_PATIENCE_SECONDS = 60.0
-"""Where nothing goes wrong, a busy machine must not look like a node that is gone."""
+"""For rounds without faults: a slow machine must not look like a node that has failed."""
 IN_NAMESPACE = "HEAVYLIFT_FUZZ_FLEET"
 ENDED = (0, 1, 75, 143, -signal.SIGKILL, -signal.SIGTERM)
 HUB_ADDRESS = "10.77.0.254"
 
 
 def sh(command: str) -> None:
-    """Run one command of `ip` or `bridge`."""
+    """Runs one command of `ip` or `bridge`."""
     subprocess.run(command.split(), check=True)
 
 
 @contextmanager
 def networks() -> Iterator[None]:
-    """A bridge with `MOST_NODES` namespaces on it, named n0, n1, ..."""
+    """Creates a bridge with `MOST_NODES` network namespaces: n0, n1, ..."""
     sh("ip link set lo up")
     sh("ip link add br0 type bridge")
     sh(f"ip addr add {HUB_ADDRESS}/24 dev br0")
@@ -60,7 +60,7 @@ def networks() -> Iterator[None]:
 
 
 class Fleet(Nodes):
-    """Nodes in namespaces; `running` has the stager of each that was started."""
+    """Nodes in network namespaces. `running`: the stager of each started node."""
 
     def __init__(self, hub: HubClient, place: Path) -> None:
         super().__init__(hub, place, MOST_NODES, module="tests.fuzz.small_blocks")
@@ -68,36 +68,25 @@ class Fleet(Nodes):
         self.patience = PATIENCE_SECONDS
 
     def begin(self, node: int, count: int) -> None:
-        """Start the stager of `node`, one of `count`."""
+        """Starts the stager of `node`, one of `count`."""
         addresses = [f"http://10.77.0.{other + 1}:{PORT}" for other in range(count)]
         options = ("--peer-seconds", self.patience, "--stall-seconds", self.patience / 2, "--streams", 3)
-        with self._log(node).open("a") as log:
-            self.running[node] = subprocess.Popen(
-                ["ip", "netns", "exec", f"n{node}", *self.command(node, *options, addresses=addresses)],
-                cwd=CHECKOUT,
-                env={
-                    "PATH": os.environ["PATH"],
-                    "HOME": str(self.place),
-                    "HF_ENDPOINT": self.hub.url,
-                    "STAGER_FLEET_SECRET": SECRET,
-                },
-                stdout=log,
-                stderr=log,
-            )
+        within = ("ip", "netns", "exec", f"n{node}")
+        self.running[node] = self.start(node, *options, addresses=addresses, within=within)
 
     def clear(self) -> None:
-        """No trees, no logs."""
+        """Removes all trees and logs."""
         for node in range(MOST_NODES):
             shutil.rmtree(self.tree(node), ignore_errors=True)
             self._log(node).unlink(missing_ok=True)
 
     def logs(self) -> str:
-        """What all nodes said."""
+        """Returns the logs of all nodes."""
         return "\n".join(f"--- node {node}\n{self.log(node)}" for node in self.running)
 
 
 def random_hub_fault(chance: random.Random) -> dict[str, Any]:
-    """A fault that strikes a few times."""
+    """Returns a fault that happens a few times."""
     name = chance.choice(list(SIZES))
     offset = chance.randrange(SIZES[name])
     faults: list[dict[str, Any]] = [
@@ -112,7 +101,7 @@ def random_hub_fault(chance: random.Random) -> dict[str, Any]:
 
 
 def cut_off_from_each_other(fleet: Fleet, _: int, seconds: float) -> None:
-    """All nodes reach the hub only, for a while: isolated ports of a bridge do not reach each other."""
+    """Lets all nodes reach only the hub for `seconds`: isolated ports of a bridge do not reach each other."""
     del fleet
     for state in ("on", "off"):
         for node in range(MOST_NODES):
@@ -121,7 +110,7 @@ def cut_off_from_each_other(fleet: Fleet, _: int, seconds: float) -> None:
 
 
 def cut_off_from_all(fleet: Fleet, node: int, seconds: float) -> None:
-    """The node reaches nobody, for a while."""
+    """Disconnects the node for `seconds`."""
     del fleet
     sh(f"ip link set v{node} down")
     time.sleep(seconds)
@@ -129,24 +118,24 @@ def cut_off_from_all(fleet: Fleet, node: int, seconds: float) -> None:
 
 
 def kill(fleet: Fleet, node: int, _: float) -> None:
-    """The node dies."""
+    """Kills the node."""
     fleet.running[node].kill()
 
 
 def stop(fleet: Fleet, node: int, _: float) -> None:
-    """The node is told to end."""
+    """Sends SIGTERM to the node."""
     fleet.running[node].terminate()
 
 
 def freeze(fleet: Fleet, node: int, seconds: float) -> None:
-    """The node stands still for a while."""
+    """Stops the node for `seconds`."""
     fleet.running[node].send_signal(signal.SIGSTOP)
     time.sleep(seconds)
     fleet.running[node].send_signal(signal.SIGCONT)
 
 
 def corrupt(fleet: Fleet, node: int, _: float) -> None:
-    """A file that the node gives to others changes on its disk."""
+    """Changes a byte of a file that the node serves to others."""
     for path in sorted(fleet.tree(node).glob("*.safetensors"))[:1]:
         content = bytearray(path.read_bytes())
         if content:
@@ -167,7 +156,7 @@ DEEDS: list[Callable[[Fleet, int, float], None]] = [
 
 
 def finish(fleet: Fleet, this: Round) -> list[int]:
-    """Wait for all; nobody hangs or crashes. The nodes that ended well."""
+    """Waits for all nodes, and returns those that succeeded. Fails if a node hangs or crashes."""
     deadline = time.monotonic() + RUN_SECONDS
     well = []
     for node, stager in fleet.running.items():
@@ -184,7 +173,7 @@ def finish(fleet: Fleet, this: Round) -> list[int]:
 
 
 def play(fleet: Fleet, this: Round) -> None:
-    """One round."""
+    """Plays one round."""
     chance = this.chance
     count = chance.randint(2, MOST_NODES)
     fleet.clear()
@@ -222,14 +211,14 @@ def play(fleet: Fleet, this: Round) -> None:
 
 
 def require_nothing_wrong_is_accepted(fleet: Fleet, count: int) -> None:
-    """What the quick check lets pass must be right in every byte."""
+    """Fails if the quick check accepts a wrong byte."""
     for node in range(count):
         if problems(fleet.tree(node), repository=REPOSITORY, revision=COMMIT) == [] and not fleet.is_complete(node):
             raise Wrong(f"accepted on node {node}, though wrong\n{fleet.logs()}")
 
 
 def require_completion(fleet: Fleet, count: int, this: Round) -> None:
-    """Without faults every node completes."""
+    """Fails if a node does not complete without faults."""
     fleet.hub.clear_faults()
     fleet.running.clear()
     for node in range(count):
@@ -241,14 +230,14 @@ def require_completion(fleet: Fleet, count: int, this: Round) -> None:
 
 
 def enter_namespaces() -> None:
-    """Start this program again with networks and names of its own, and end as it ends."""
+    """Runs this program again in new network and mount namespaces, and ends with its status."""
     script = 'mount -t tmpfs none /run && exec "$@"'
     command = ["unshare", "-n", "-m", "sh", "-c", script, "sh", sys.executable, "-m", "tests.fuzz.fleet", *sys.argv[1:]]
     sys.exit(subprocess.run(command, cwd=CHECKOUT, env={**os.environ, IN_NAMESPACE: "1"}, check=False).returncode)
 
 
 def main() -> int:
-    """Play the rounds; 1 at the first that shows a fault."""
+    """Plays the rounds. Returns 1 after the first that fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.fleet", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=20)

@@ -1,4 +1,4 @@
-"""Links that somebody plants in a staged tree while stagers are at work: nothing behind them may be touched."""
+"""Creates symbolic links in a tree while stagers run. A stager must not change their targets."""
 
 import contextlib
 import random
@@ -9,7 +9,7 @@ CONTENT = b"precious"
 
 
 class Outside:
-    """A folder beside the tree, with names that a stager would write, and what it must hold for ever."""
+    """A folder beside the tree, with names that a stager writes, and its expected content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,13 +23,13 @@ class Outside:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether every name and every byte is as it was."""
+        """Returns whether all names and bytes are unchanged."""
         return self._listed() == self._names and all(
             path.read_bytes() == CONTENT for path in self._names if path.is_file()
         )
 
     def plant(self, tree: Path, chance: random.Random) -> str:
-        """Put a link to the outside in the place of a file or folder of `tree`; returns what was done."""
+        """Replaces a file or folder of `tree` by a link to the outside. Returns a description."""
         paths = sorted(path for path in tree.rglob("*") if not path.is_symlink())
         if not paths:
             return "no link, the tree is empty"
@@ -49,6 +49,6 @@ class Outside:
 
 
 def remove_links(tree: Path) -> None:
-    """Remove all symbolic links, as the stager's refusal asks for."""
+    """Removes all symbolic links, as the stager's message asks."""
     for path in [path for path in tree.rglob("*") if path.is_symlink()]:
         path.unlink()

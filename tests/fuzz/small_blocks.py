@@ -1,6 +1,6 @@
-"""The stager with blocks of 64 KiB instead of 32 MiB: a small file then crosses as many borders as a large one.
+"""The stager with blocks of 64 KiB instead of 32 MiB, so that a small file has as many blocks as a large one.
 
-It also says how many bytes it received.
+It also logs the number of received bytes.
 """
 
 import os
@@ -20,7 +20,7 @@ CHUNK_BYTES = 16 * 1024
 
 
 def shrink() -> None:
-    """Make blocks and pieces small in this process."""
+    """Makes blocks and pieces small in this process."""
     for module in (stager.part, stager.jobs):
         vars(module)["BLOCK_BYTES"] = BLOCK_BYTES
     for module in (stager.ranges, stager.source):
@@ -28,13 +28,13 @@ def shrink() -> None:
 
 
 class CountingPart(stager.part.Part):
-    """Counts what all files together were given by sources, which a connection that is dropped may not deliver."""
+    """Counts the bytes that arrived for all files. A dropped connection may have sent more."""
 
     received = 0
     _counting = threading.Lock()
 
     def write(self, offset: int, content: Buffer) -> None:
-        """Write, and count."""
+        """Writes and counts."""
         with self._counting:
             CountingPart.received += len(content)
         super().write(offset, content)

@@ -1,8 +1,8 @@
-"""Ends, truncates, corrupts, delays and fails the stager and its sources at random, and looks what is left.
+"""Runs the stager with random faults of processes, files and sources, and checks the result of each round.
 
-After every round: either the quick check refuses the tree, or every byte of it is right; and the next run without
-faults completes it, fetching nothing that was kept. `python -m tests.fuzz.stager --seed 1 --rounds 1000`; a failed
-round prints its number and all that was done to it, and the same seed does it again.
+After each round, the quick check refuses the tree, or all of its bytes are right. The next run without faults completes
+the tree, and fetches no kept byte again. `python -m tests.fuzz.stager --seed 1 --rounds 1000`: a failed round prints its
+number and its steps, and the same seed repeats it.
 """
 
 import argparse
@@ -49,12 +49,12 @@ ENDED = (0, 1, 75, 143, -signal.SIGKILL, -signal.SIGTERM)
 
 
 class Wrong(Exception):
-    """What the stager must never do."""
+    """The stager did something that it must never do."""
 
 
 @dataclass
 class Round:
-    """One round: its random numbers, and what was done, for the report."""
+    """One round: its random numbers, and its steps for the report."""
 
     number: int
     chance: random.Random
@@ -62,15 +62,15 @@ class Round:
     checkpoints_hold: bool = True
     links_planted: bool = False
     received: int = 0
-    """Bytes that the last stager which could say so got from its sources."""
+    """Bytes from sources, as the last stager that ended normally reported."""
 
     def note(self, text: str) -> None:
-        """Remember what was done."""
+        """Adds a step to the report."""
         self.done.append(text)
 
 
 class World:
-    """The hub, a share with the same files, and the tree that is staged."""
+    """The hub, a directory with the same files, and the staged tree."""
 
     def __init__(self, hub: HubClient, directory: Path) -> None:
         self.hub = hub
@@ -99,7 +99,7 @@ class World:
         self.lock.write_text(json.dumps({**lock, "total_bytes": total}))
 
     def fill_share(self) -> Path:
-        """The share with every file right; returns where the files lie."""
+        """Fills the directory with the right files, and returns their path."""
         place = self.share / "acme/model" / COMMIT
         shutil.rmtree(self.share, ignore_errors=True)
         for name, content in self.truth.items():
@@ -108,12 +108,12 @@ class World:
         return place
 
     def start(self, *options: str | Path) -> subprocess.Popen[str]:
-        """A stager at work on the tree."""
+        """Starts a stager on the tree."""
         what = ["stage", "--directory", self.tree, "--repository", "acme/model", "--revision", COMMIT]
         return self._run(*what, "--streams", STREAMS, "--stall-seconds", "0.5", *options)
 
     def start_pruning(self) -> subprocess.Popen[str]:
-        """A pruning for the same user, which keeps one: another directory, or the tree if it is staged meanwhile."""
+        """Starts `prune` for the same user. It keeps one directory: another one, or the tree if that is complete."""
         other = self.mount / OTHER_DIGEST
         self._write_manifest(other)
         mark(Tree(other), USER)
@@ -141,12 +141,12 @@ class World:
         )
 
     def is_right(self, name: str) -> bool:
-        """Whether the file under its own name has its true content."""
+        """Returns whether the file under its own name has the right content."""
         path = self.tree / name
         return path.is_file() and not path.is_symlink() and path.read_bytes() == self.truth[name]
 
     def right_prefix(self, name: str) -> int:
-        """How many bytes of the file in the making are right, from its start."""
+        """Returns the length of the right prefix of the incomplete file."""
         if self.is_right(name):
             return len(self.truth[name])
         key = hashlib.sha256(name.encode()).hexdigest()[:32]
@@ -159,7 +159,7 @@ class World:
 
 
 def random_fault(chance: random.Random) -> dict[str, Any]:
-    """One fault of the hub; it always strikes a limited number of times, or the round would not end."""
+    """Returns a fault of the hub. It happens a limited number of times, so that the round ends."""
     name = chance.choice([*SIZES, *TEXTS])
     path = chance.choice(["*", "/api/*", "/storage/*", "*/resolve/*", f"*{name}*"])
     offset = chance.randrange(max(1, SIZES.get(name, 20)))
@@ -184,7 +184,7 @@ def random_fault(chance: random.Random) -> dict[str, Any]:
 
 
 def damage_tree(world: World, this: Round) -> None:
-    """Do to the tree what a disk, a person or a crash might do between two runs."""
+    """Changes the tree as a disk fault, a person or a crash could between two runs."""
     files = sorted(path for path in world.tree.rglob("*") if path.is_file())
     if not files:
         return
@@ -228,7 +228,7 @@ def _fill_with_garbage(path: Path, chance: random.Random) -> None:
 
 
 def choose_sources(world: World, this: Round) -> list[str | Path]:
-    """The hub, sometimes with a lock, sometimes after a share of which some files may be wrong."""
+    """Returns the options for sources: the hub, with or without a lock, or first a directory with wrong files."""
     if this.chance.random() < 0.5:
         return []
     options: list[str | Path] = ["--lock", world.lock]
@@ -244,7 +244,7 @@ def choose_sources(world: World, this: Round) -> list[str | Path]:
 
 
 def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
-    """Let it run, or end it with a signal at a random time; also freeze it for a while."""
+    """Lets the stager run, stops it for some time, or ends it with a signal, at a random time."""
     ending = this.chance.choice(["run", "kill", "kill", "kill", "stop", "freeze"])
     if ending != "run":
         delay = this.chance.uniform(0.2, 1.2)
@@ -259,14 +259,14 @@ def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
 
 
 def plant_link(world: World, this: Round) -> None:
-    """Put a link to the outside somewhere into the tree, at a random moment of the run."""
+    """Creates a link to the outside in the tree, at a random moment of the run."""
     time.sleep(this.chance.uniform(0, 0.8))
     this.note(world.outside.plant(world.tree, this.chance))
     this.links_planted, this.checkpoints_hold = True, False
 
 
 def finish(stager: subprocess.Popen[str], this: Round) -> int:
-    """Wait for its end; it must come in time, by one of the known statuses and without a traceback."""
+    """Waits for the end. Fails if it takes too long, or has another status or a traceback."""
     try:
         _, log = stager.communicate(timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:
@@ -282,7 +282,7 @@ def finish(stager: subprocess.Popen[str], this: Round) -> int:
 
 
 def require_nothing_wrong_is_accepted(world: World) -> None:
-    """What the quick check lets pass must be right in every byte."""
+    """Fails if the quick check accepts a wrong byte."""
     if problems(world.tree, repository="acme/model", revision=COMMIT) == []:
         wrong = [name for name in world.truth if not world.is_right(name)]
         if wrong:
@@ -290,7 +290,7 @@ def require_nothing_wrong_is_accepted(world: World) -> None:
 
 
 def require_completion(world: World, this: Round) -> None:
-    """Without faults the next run completes the tree, and fetches no more than was missing and may be lost."""
+    """Fails if the next run without faults does not complete the tree, or fetches too many bytes again."""
     world.hub.clear_faults()
     if this.links_planted:
         remove_links(world.tree)
@@ -311,7 +311,7 @@ def require_completion(world: World, this: Round) -> None:
 
 
 def play(world: World, this: Round) -> None:
-    """One round."""
+    """Plays one round."""
     if this.chance.random() < 0.6:
         shutil.rmtree(world.tree, ignore_errors=True)
         this.note("empty tree")
@@ -346,7 +346,7 @@ def play(world: World, this: Round) -> None:
 
 @contextmanager
 def fresh_world() -> Iterator[World]:
-    """A hub with one model of a few megabytes."""
+    """Yields a hub with one model of a few megabytes."""
     files: Mapping[str, Any] = {
         **{name: {"generate": {"seed": place, "size": size}} for place, (name, size) in enumerate(SIZES.items())},
         **{name: {"text": text} for name, text in TEXTS.items()},
@@ -361,7 +361,7 @@ def fresh_world() -> Iterator[World]:
 
 
 def main(play_round: Callable[[World, Round], None] = play) -> int:
-    """Play the rounds; 1 at the first that shows a fault of the stager."""
+    """Plays the rounds. Returns 1 after the first that fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.stager", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)

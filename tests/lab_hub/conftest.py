@@ -1,4 +1,4 @@
-"""One hub for all tests, with a repository of every kind; each test finds it without faults and with an empty log."""
+"""Fixtures: one hub with a repository of each kind, which each test gets without faults and with an empty log."""
 
 import hashlib
 import random
@@ -18,7 +18,7 @@ STRANGER = "hf_stranger"
 
 @dataclass(frozen=True)
 class Sample:
-    """A file on disk with bytes that nobody could guess."""
+    """Creates a file with random bytes."""
 
     path: Path
     content: bytes

@@ -1,4 +1,4 @@
-"""One request, one answer, nothing done behind the test's back: no redirects, no retries, no decompression."""
+"""An HTTP client without redirects, retries and decompression: one request, one answer."""
 
 import http.client
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -17,7 +17,7 @@ class Answer:
 
 
 def fetch(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, timeout: float = 10) -> Answer:
-    """The answer to one request; what breaks the connection is raised as `http.client` raises it."""
+    """Returns the answer to one request. Raises the errors of `http.client`."""
     parts = urlsplit(url)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
     with closing(http.client.HTTPConnection(parts.netloc, timeout=timeout)) as connection:
@@ -27,7 +27,7 @@ def fetch(url: str, *, method: str = "GET", headers: Mapping[str, str] | None = 
 
 
 def located(url: str, *, headers: Mapping[str, str] | None = None) -> str:
-    """Where a redirect leads."""
+    """Returns the target of a redirect."""
     answer = fetch(url, headers=headers)
     assert answer.status in {302, 307}, f"expected a redirect from {url}, found {answer.status}: {answer.body!r}"
     return urljoin(url, str(answer.headers["Location"]))

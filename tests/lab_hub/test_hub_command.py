@@ -1,4 +1,4 @@
-"""`python -m lab.hub`: starting, stopping, and what it says of a table that cannot be served."""
+"""`python -m lab.hub`: start, stop, and errors for an invalid table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Bytes by range: any slice of a content is the slice of the whole, wherever it starts and whatever it is made of."""
+"""Ranges: each slice of a content equals the slice of the whole, for all kinds of content."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""Every fault, seen by a client that neither retries nor repairs."""
+"""All faults, with a client that does not retry."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The hub's interface as `huggingface_hub` reads it, and git's ids as git itself computes them."""
+"""The hub's interface as `huggingface_hub` reads it, and git ids compared with those of git."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The package index, against pip."""
+"""The package index, with pip as its client."""
 
 import base64
 import hashlib

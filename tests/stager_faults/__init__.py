@@ -1,1 +1,1 @@
-"""The stager against real servers that misbehave and real signals, on this machine and without a cluster."""
+"""Runs the stager against real servers with faults and with real signals, on this machine, without a cluster."""

@@ -1,4 +1,4 @@
-"""One hub for all fault tests, with one model; every test finds it without faults and with an empty log."""
+"""Fixtures: one hub for all tests, which each test gets without faults and with an empty log, and runs of `stage`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ SMALL = {"config.json": {"text": '{"model_type": "lab"}\n'}, "notes/deep.txt": {
 
 
 def shards(seed: int) -> dict[str, object]:
-    """Two shards with other bytes for each seed."""
+    """Returns two shards, with different bytes for each seed."""
     names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     return {name: {"generate": {"seed": seed + place, "size": SHARD}} for place, name in enumerate(names)}
 
@@ -60,7 +60,7 @@ RunStager = Callable[..., Ended]
 
 @pytest.fixture
 def start(hub: HubClient, tmp_path: Path) -> Iterator[StartStager]:
-    """Starts `stage` of acme/model, with more options and environment, into `tmp_path/tree`."""
+    """Starts `stage` of acme/model into `tmp_path/tree`, with additional options and environment."""
     started: list[Stager] = []
 
     def start_stager(
@@ -85,7 +85,7 @@ def start(hub: HubClient, tmp_path: Path) -> Iterator[StartStager]:
 
 @pytest.fixture
 def stage(start: StartStager) -> RunStager:
-    """Runs `stage` to its end."""
+    """Runs `stage` and waits for its end."""
 
     def run(*options: str | Path, **settings: str) -> Ended:
         return start(*options, **settings).wait()

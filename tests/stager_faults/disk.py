@@ -1,4 +1,4 @@
-"""A disk of the test's own, whose power can fail and whose writes can fail for a while: a file behind a loop device.
+"""A disk for one test: a file behind a loop device. The test can make its power fail, or its writes for some time.
 
 It is mounted in the namespaces of one script. When the script ends, also by a signal, the kernel ends all of its
 processes, and removes mounts and loop device. Needs root.
@@ -42,7 +42,7 @@ power_fails() {  # what is on the disk at this moment, mounted at $WORK/after
 
 
 def can_have_a_disk() -> bool:
-    """Whether this user may make loop devices and mount them."""
+    """Returns whether this user can create and mount loop devices."""
     if os.geteuid() != 0 or not all(map(shutil.which, ("losetup", "mkfs.ext4", "dumpe2fs", "fallocate", "unshare"))):
         return False
     return subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode == 0
@@ -51,7 +51,7 @@ def can_have_a_disk() -> bool:
 def with_disk(
     script: str, work: Path, *, size_mib: int, seconds: float = 300, **environment: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run `script` with a fresh disk at `$VOLUME`; what it leaves in `$WORK` outlives it.
+    """Runs `script` with a new disk at `$VOLUME`. Files in `$WORK` stay.
 
     Raises `TimeoutExpired` after `seconds`.
     """

@@ -1,4 +1,4 @@
-"""Several stagers that share one download, each a process with a directory and a port of its own."""
+"""Several stagers that share one download. Each is a process with its own directory and port."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ TEXTS = {"config.json": '{"model_type": "lab"}\n', "notes/deep.txt": "below a fo
 
 
 def repository() -> dict[str, object]:
-    """The model, as the hub's table has it."""
+    """Returns the model, in the format of the hub's table."""
     files: dict[str, object] = {
         name: {"generate": {"seed": 40 + n, "size": s}} for n, (name, s) in enumerate(SIZES.items())
     }
@@ -32,7 +32,7 @@ def repository() -> dict[str, object]:
 
 
 class Nodes:
-    """`count` nodes, whose volumes are folders of `place`."""
+    """`count` nodes, whose volumes are folders of `place`. `module`: the Python module that runs as the stager."""
 
     def __init__(self, hub: HubClient, place: Path, count: int, *, module: str = "stager") -> None:
         self.hub = hub
@@ -58,18 +58,18 @@ class Nodes:
         self.lock.write_text(json.dumps({**lock, "total_bytes": self.total}))
 
     def tree(self, node: int) -> Path:
-        """Where node `node` stages."""
+        """Returns the directory of node `node`."""
         return self.place / f"node-{node}" / "tree"
 
     def log(self, node: int) -> str:
-        """What the node said so far, over all its runs."""
+        """Returns the log of all runs of the node."""
         return self._log(node).read_text()
 
     def _log(self, node: int) -> Path:
         return self.place / f"log-{node}"
 
     def command(self, node: int, *options: object, addresses: Sequence[str] | None = None) -> list[str]:
-        """The command line of node `node`.
+        """Returns the command line of node `node`.
 
         `addresses` are where it looks for the others, if not at their ports; with none it is alone.
         """
@@ -82,12 +82,17 @@ class Nodes:
         return list(map(str, [*command, *peers, *options]))
 
     def start(
-        self, node: int, *options: object, secret: str = SECRET, addresses: Sequence[str] | None = None
+        self,
+        node: int,
+        *options: object,
+        secret: str = SECRET,
+        addresses: Sequence[str] | None = None,
+        within: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        """A stager on node `node`."""
+        """Starts a stager on node `node`. `within`: a command that runs it, such as `ip netns exec n0`."""
         with self._log(node).open("a") as log:
             return subprocess.Popen(
-                self.command(node, *options, addresses=addresses),
+                [*within, *self.command(node, *options, addresses=addresses)],
                 cwd=CHECKOUT,
                 env={
                     "PATH": os.environ["PATH"],
@@ -100,14 +105,14 @@ class Nodes:
             )
 
     def is_complete(self, node: int) -> bool:
-        """Whether the full check passes, and every byte is that of the hub."""
+        """Returns whether the full check passes, and all bytes are those of the hub."""
         tree = self.tree(node)
         whole = problems(tree, full=True, repository=REPOSITORY, revision=COMMIT) == []
         return whole and all((tree / name).read_bytes() == content for name, content in self.truth.items())
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at this moment."""
+    """Returns ports that are free at this moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [free.getsockname()[1] for free in sockets]
     for free in sockets:

@@ -1,4 +1,4 @@
-"""Runs the stager as its pod would: as a process of its own, told by arguments and environment only."""
+"""Runs the stager as its pod does: as a separate process, with arguments and environment only."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended."""
+    """The result of a run."""
 
     status: int
     log: str
@@ -24,7 +24,7 @@ class Ended:
 
 
 class Stager:
-    """A running stager; `environment` is added to a bare one, in which no token and no proxy is set."""
+    """A running stager. Its environment is `environment`, PATH and HOME."""
 
     def __init__(self, arguments: Sequence[str | Path], *, log_directory: Path, **environment: str) -> None:
         self._message = log_directory / f"termination-{os.urandom(4).hex()}"
@@ -38,17 +38,17 @@ class Stager:
         )
 
     def wait(self, seconds: float = 60) -> Ended:
-        """The end of the run."""
+        """Waits for the end of the run, and returns its result."""
         _, log = self.process.communicate(timeout=seconds)
         return Ended(self.process.returncode, log, self._message.read_text())
 
 
 def manifest_of(directory: Path) -> dict[str, Any]:
-    """The manifest, which must be there."""
+    """Returns the manifest, which must exist."""
     manifest: dict[str, Any] = json.loads((directory / ".heavylift/manifest.json").read_text())
     return manifest
 
 
 def is_marked_complete(directory: Path) -> bool:
-    """Whether there is a manifest."""
+    """Returns whether a manifest exists."""
     return (directory / ".heavylift/manifest.json").exists()

@@ -1,4 +1,4 @@
-"""A real S3 server (versitygw) over a directory, with one bucket, for as long as a block runs."""
+"""A real S3 server (versitygw) with one bucket in a directory, while a `with` block runs."""
 
 import os
 import socket
@@ -22,15 +22,15 @@ BUCKET = "weights"
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where it listens, and what its clients must know."""
+    """The address of the server, and the settings of its clients."""
 
     url: str
     objects: Path
-    """The directory in which the bucket's objects lie as files."""
+    """The directory that holds the bucket's objects as files."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a client needs, as the AWS tools read it."""
+        """Returns the environment variables of an AWS client."""
         return {
             "AWS_ENDPOINT_URL_S3": self.url,
             "AWS_ACCESS_KEY_ID": S3_ACCESS_KEY,
@@ -39,7 +39,7 @@ class S3Server:
         }
 
     def client(self) -> Any:
-        """A client of the server."""
+        """Returns a client of the server."""
         return boto3.client(
             "s3",
             endpoint_url=self.url,
@@ -51,7 +51,7 @@ class S3Server:
 
 @contextmanager
 def running_s3(directory: Path) -> Iterator[S3Server]:
-    """An S3 server whose bucket `weights` lies in `directory`."""
+    """Yields an S3 server with the bucket `weights` in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""A directory of small files with its lock, as a source that needs no server."""
+"""A directory of small files with its lock: a source that needs no server."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from .conftest import COMMIT
 
 
 class Share:
-    """The files `contents` below `place`, and their lock; `options` of `stage` name both."""
+    """The files `contents` below `place`, and their lock. `options`: the options of `stage` for both."""
 
     def __init__(self, place: Path, contents: Mapping[str, bytes]) -> None:
         self.contents = contents
@@ -27,5 +27,5 @@ class Share:
         self.options: tuple[str | Path, ...] = ("--lock", self.lock, "--source", f"{place}/share/{{path}}")
 
     def is_in(self, tree: Path) -> bool:
-        """Whether every file of `tree` has the right bytes."""
+        """Returns whether all files of `tree` have the right bytes."""
         return all((tree / name).read_bytes() == content for name, content in self.contents.items())

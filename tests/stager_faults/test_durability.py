@@ -1,4 +1,4 @@
-"""A manifest means that the bytes are on the disk: after a power failure, and after writes that failed for a while."""
+"""The files of a manifest are on the disk, also after a power failure and after failed writes."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ RIGHT = "for f in model.gguf deep/below/config.json empty; do cmp $WORK/share/$f
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A share with the files, and their lock."""
+    """Creates a directory with the files, and their lock."""
     files = []
     for name, content in CONTENTS.items():
         (tmp_path / "share" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def run(script: str, work: Path) -> str:
-    """What the script says on both outputs."""
+    """Runs the script, and returns both of its outputs."""
     script = script.replace("STAGE", STAGE.replace("{share}", f"{work}/share")).replace("VERIFY", VERIFY)
     ended = with_disk(script.replace("RIGHT", RIGHT), work, size_mib=200)
     assert "Traceback" not in ended.stderr
@@ -65,7 +65,7 @@ def test_after_a_power_failure_all_that_the_manifest_lists_is_there(work: Path, 
 
 
 def test_bytes_that_the_disk_lost_while_its_writes_failed_are_fetched_again(work: Path) -> None:
-    """The page cache still holds them, and no `fsync` tells of the failure a second time."""
+    """The page cache still holds the bytes, and no later `fsync` reports the failure."""
     script = f"""
     disk_fails; STAGE && echo "no failure"; disk_works; STAGE; reboot
     VERIFY $VOLUME/new/tree --full; {RIGHT} && echo all is right
@@ -78,7 +78,7 @@ def test_bytes_that_the_disk_lost_while_its_writes_failed_are_fetched_again(work
 
 
 def test_bytes_that_were_copied_while_writes_failed_are_fetched_again(work: Path) -> None:
-    """Somebody else's writes failed, and he was told: nobody is told again."""
+    """The kernel reported the failure to the program that copied the file, and to no other."""
     script = f"""
     mkdir -p $VOLUME/new/tree; disk_fails
     cp $WORK/share/model.gguf $VOLUME/new/tree/; sync $VOLUME/new/tree/model.gguf && echo "no failure"
@@ -111,7 +111,7 @@ def test_a_full_check_reads_the_disk_and_not_the_memory(work: Path) -> None:
 
 
 def test_a_script_that_is_killed_leaves_no_loop_device(tmp_path: Path) -> None:
-    """As a fuzzer that gets SIGTERM kills it; a process that stands still must not hold the disk."""
+    """A fuzzer that gets SIGTERM kills its script; a stopped process must not keep the disk."""
     with pytest.raises(subprocess.TimeoutExpired):
         with_disk("sleep 100 & kill -STOP $!; touch $WORK/begun; wait", tmp_path, size_mib=30, seconds=5)
     assert (tmp_path / "begun").exists()

@@ -1,4 +1,4 @@
-"""A stager that is ended, at any byte, loses next to nothing; one that is asked to end does so within seconds."""
+"""A killed stager loses at most two blocks for each stream; after SIGTERM or SIGINT, a stager ends within seconds."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ REFETCHED_PER_STREAM = 64 * MIB
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for it, or fail."""
+    """Waits until the condition is true, or fails."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -124,7 +124,7 @@ SILENT_PHASES = {
 
 @pytest.fixture
 def silent_server() -> Iterator[socket.socket]:
-    """Takes connections and never says anything."""
+    """Yields a server that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
         yield server
@@ -132,7 +132,7 @@ def silent_server() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def huge_tree(tmp_path: Path) -> Path:
-    """A tree with a manifest of version 1 and one sparse file that takes minutes to hash."""
+    """Creates a tree with a manifest of version 1 and a sparse file that takes minutes to hash."""
     size, digest = 1 << 38, "0" * 64
     tree = tmp_path / "tree"
     (tree / ".heavylift").mkdir(parents=True)
@@ -152,7 +152,7 @@ def huge_tree(tmp_path: Path) -> Path:
 
 
 def require_prompt_end(stager: Stager) -> None:
-    """Tell it to stop; without this signal it would go on for half a minute at least."""
+    """Sends SIGTERM, and checks the time until the end. Without the signal, the stager runs for 30 s or more."""
     stager.process.send_signal(signal.SIGTERM)
     began = time.monotonic()
     ended = stager.wait(60)

@@ -1,4 +1,4 @@
-"""Several nodes stage the same weights: every byte leaves the hub once, whatever a node does costs time only."""
+"""Several nodes share one download: each byte leaves the hub once, and a faulty node costs only time."""
 
 import json
 import subprocess
@@ -152,7 +152,7 @@ def ask(url: str, *headers: str, secret: str) -> tuple[int, bytes]:
 
 
 class liar:
-    """A node that knows the secret, says that it has everything, and gives zeros."""
+    """A node with the secret that offers all files, and sends zeros."""
 
     def __init__(self, fleet: Nodes) -> None:
         listing = select(read_lock(fleet.lock), [])

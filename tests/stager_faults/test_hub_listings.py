@@ -1,4 +1,4 @@
-"""A hub whose list of files cannot be right, or that serves other bytes than it lists: one line, no waiting."""
+"""A hub with an invalid list of files, or with other bytes than it lists: the stager fails at once, with one line."""
 
 import hashlib
 import http.server
@@ -20,7 +20,7 @@ CONFIG = b"{}"
 
 
 def blob(content: bytes) -> str:
-    """The id that git gives a file."""
+    """Returns the id of a file in git."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
@@ -34,7 +34,7 @@ def large(name: str = "m.bin", content: bytes = MODEL, size: int = len(MODEL)) -
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """Lists `siblings`, and serves `contents`."""
+    """A hub that lists `siblings` and serves `contents`."""
 
     daemon_threads = True
     siblings: list[dict[str, object]]
@@ -42,12 +42,12 @@ class Hub(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """The two requests that the stager makes."""
+    """Answers the two requests of the stager."""
 
     server: Hub
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Logs nothing."""
 
     def do_HEAD(self) -> None:
         self.do_GET()

@@ -1,4 +1,4 @@
-"""The weights lock: made from the hub or from what was staged, and obeyed to the byte."""
+"""The weights lock: written from the hub or from a staged directory; `stage` follows it exactly."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ def written(lock: RunLock, tmp_path: Path) -> Path:
 
 
 def edit(path: Path, place: str, **changes: Any) -> None:
-    """Change one file's entry."""
+    """Changes the entry of one file."""
     content = json.loads(path.read_text())
     next(entry for entry in content["files"] if entry["path"] == place).update(changes)
     content["total_bytes"] = sum(entry["size"] for entry in content["files"])

@@ -1,6 +1,6 @@
-"""The hub's own client as an option: what it brings is verified, and what it does not comes by ranges.
+"""`--native-xet`: the stager verifies the files of the hub's client, and fetches the others by ranges.
 
-The lab's hub speaks no Xet; its client falls back to plain downloads, so this proves all but the protocol.
+The lab's hub has no Xet storage, so that the client downloads plainly: Xet's protocol is not tested.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ FIRST_SHARD = "model-00001-of-00002.safetensors"
 
 
 def left_over(tree: Path) -> list[Path]:
-    """What the client may have left behind."""
+    """Returns the files that the client left."""
     return [path for path in tree.rglob("*") if "xet" in path.name or ".cache" in path.parts]
 
 

@@ -1,4 +1,4 @@
-"""What somebody else left in the directory: it is kept if it is right, and nothing outside is touched."""
+"""Files of another program in the directory: the stager keeps right ones, and changes nothing outside."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from .conftest import RunStager
 from .small_share import Share
 
 LARGE = 17 * 1024 * 1024
-"""More than the quick check always hashes."""
+"""The quick check hashes smaller files always."""
 CONTENTS = {"model.bin": random.Random(1).randbytes(LARGE), "sub/config.json": b'{"a": 1}'}
 
 
@@ -55,7 +55,7 @@ def test_the_rest_of_an_earlier_stager_beside_a_complete_file_is_removed(
 
 
 def plant(share: Share, tree: Path) -> None:
-    """The lock's paths and sizes, of zeros."""
+    """Creates files of zeros with the paths and sizes of the lock."""
     for file in share.files:
         (tree / str(file["path"])).parent.mkdir(exist_ok=True)
         (tree / str(file["path"])).write_bytes(bytes(int(str(file["size"]))))

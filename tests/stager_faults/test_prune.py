@@ -1,4 +1,4 @@
-"""Pruning beside stagers at work: whoever needs a directory gets it whole, and what nobody needs goes."""
+"""Prune while stagers run: a stager always ends with a complete directory, and unused directories are removed."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def mount(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def prune(mount: Path, tmp_path: Path) -> StartPrune:
-    """Starts a pruning that keeps the newest one of ours."""
+    """Starts `prune`, which keeps the newest directory of this user."""
 
     def start_prune(*options: str) -> Stager:
         what: list[str | Path] = ["prune", mount, "--keep-newest", "1", "--user", US, "--lease-seconds", "2", *options]
@@ -128,7 +128,7 @@ def test_a_killed_pruning_leaves_nothing_that_could_be_served_and_the_next_one_e
 def test_whoever_stages_what_is_being_removed_begins_anew_and_loses_nothing(
     start: StartStager, prune: StartPrune, mount: Path
 ) -> None:
-    """Removal and staging at the same moment, in both orders: the stager always ends with a whole directory."""
+    """Runs removal and stage at the same time, in both orders: the stager always ends with a complete directory."""
     staged(start, mount / NEW, US, revision=LATER)
     for delay in (0.0, 0.15, 0.3, 0.45):
         staged(start, mount / OLD, US)

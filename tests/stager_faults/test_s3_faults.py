@@ -1,4 +1,4 @@
-"""What S3 answers when it cannot serve: told apart, said as S3 says it, and survived where that is worth it."""
+"""Errors of S3: the stager retries transient ones, and reports the others with the code of S3."""
 
 import datetime
 import email.utils
@@ -22,13 +22,13 @@ ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "A
 
 
 class FaultyS3(http.server.BaseHTTPRequestHandler):
-    """Answers with the scripted errors, one by one, and then with the object."""
+    """Sends the given errors one after the other, then the object."""
 
     protocol_version = "HTTP/1.1"
     script: list[dict[str, Any]]
 
     def do_GET(self) -> None:
-        """One answer."""
+        """Sends one answer."""
         fault = self.script.pop(0) if self.script else None
         body = f"<Error><Code>{fault['code']}</Code></Error>".encode() if fault else CONTENT
         self.send_response_only(fault["status"] if fault else 206)
@@ -41,7 +41,7 @@ class FaultyS3(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A mirror in a real S3 server: filled from the hub, verified, resumed, and read by the stager when the hub is down."""
+"""A mirror in a real S3 server: `mirror` fills, verifies and resumes it; `stage` reads it while the hub is down."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ Run = Callable[..., Ended]
 
 @pytest.fixture
 def run(hub: HubClient, s3: S3Server, tmp_path: Path) -> Run:
-    """Runs any subcommand of the stager to its end, with the hub and the S3 server in its environment."""
+    """Runs a subcommand of the stager, with hub and S3 server in its environment, and waits for its end."""
 
     def run_subcommand(*arguments: str | Path, **environment: str) -> Ended:
         known = {"HF_ENDPOINT": hub.url, **s3.environment}

@@ -1,4 +1,4 @@
-"""Every way in which a source can fail in passing is survived; what is not the file is refused by name."""
+"""The stager retries all transient faults of a source, and refuses an answer that is not the file."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Other sources than the hub: a share, a plain web server; and going over from one to the next, file by file."""
+"""Sources other than the hub: a directory and a web server; for each file, the next source if one fails."""
 
 import functools
 import http.server
@@ -25,7 +25,7 @@ SHARD_1 = "model-00001-of-00002.safetensors"
 
 @pytest.fixture
 def share(stage: RunStager, hub: HubClient, tmp_path: Path) -> Path:
-    """A complete tree, as a share in the layout that is the default."""
+    """Creates a directory with all files, in the default layout."""
     place = tmp_path / "share" / "acme/model" / COMMIT
     assert stage(directory=place).status == 0
     shutil.rmtree(place / ".heavylift")
@@ -44,14 +44,14 @@ def lock(stage: RunStager, share: Path, hub: HubClient, tmp_path: Path) -> Path:
 
 
 class NoRanges(http.server.SimpleHTTPRequestHandler):
-    """The plainest of web servers: whole files only, and silent; it also takes what is meant for a proxy."""
+    """A web server without ranges and log. It also accepts requests to a proxy."""
 
     def translate_path(self, path: str) -> str:
-        """The file that a path, or the address of a request to a proxy, stands for."""
+        """Returns the file of a path or of an address in a request to a proxy."""
         return super().translate_path(path.removeprefix("http://files.invalid"))
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def web(share: Path) -> Iterator[str]:
 
 @pytest.fixture
 def private_web(share: Path, tmp_path: Path) -> Iterator[str]:
-    """The web server with TLS, by an authority that nobody knows and whose certificate is in `tmp_path/ca.pem`."""
+    """Yields a web server with TLS. The certificate of its private authority is in `tmp_path/ca.pem`."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -191,7 +191,7 @@ def test_user_and_password_of_a_source_are_in_no_log(stage: RunStager, lock: Pat
 
 
 def test_a_proxy_of_the_environment_is_used(stage: RunStager, lock: Path, web: str) -> None:
-    """The web server plays the proxy: a host that does not exist is reached through it only."""
+    """The web server is the proxy: a host that does not exist can be reached only through it."""
     options = ["--lock", lock, "--source", "http://files.invalid", "--include", "*.json"]
     ended = stage(*options, http_proxy=web)
     assert ended.status == 0, ended.log

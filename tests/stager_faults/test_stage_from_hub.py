@@ -1,4 +1,4 @@
-"""The plain way from the hub to a verified directory, and everything that is refused before or after it."""
+"""From the hub to a verified directory without faults, and requests that `stage` refuses."""
 
 import hashlib
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_staged_directory_holds_real_files_and_a_manifest_that_verifies(stage:
 
 
 def test_a_run_reports_one_hash_of_all_files(stage: RunStager, tmp_path: Path) -> None:
-    """Of the sorted lines that `sha256sum` and `stat` give; the second run reports the same."""
+    """The hash of the sorted lines of path, size and SHA-256. The second run reports the same."""
     reported = [stage().message, stage().message]
     lines = ""
     for name in sorted(("config.json", "notes/deep.txt", *(f"model-0000{n}-of-00002.safetensors" for n in (1, 2)))):

@@ -1,4 +1,4 @@
-"""One writer per directory: the second waits and finds the work done, or takes over from a dead one."""
+"""One writer for each directory: the second waits and finds all files staged, or takes over after a dead one."""
 
 import os
 import random
@@ -203,7 +203,7 @@ def test_a_holder_that_gave_the_lease_back_may_write_no_more(tmp_path: Path, sto
 def test_a_lease_that_is_left_makes_the_next_one_wait_and_take_nothing_over(
     tmp_path: Path, stop_event: threading.Event
 ) -> None:
-    """As when a write is still under way that cannot be called back."""
+    """A write that cannot be interrupted is still running."""
     said: list[str] = []
     with lease(tmp_path, stop_event) as held:
         held.leave()

@@ -1,4 +1,4 @@
-"""A volume that is full, fills up, may not be written or gives errors: one clear line, and the next run goes on.
+"""A volume that is full, fills up or is read-only: one clear line, and the next run continues.
 
 The volumes are file systems in memory, mounted in a mount namespace of the test's own.
 """
@@ -26,7 +26,7 @@ STAGE = (
 
 
 def can_mount() -> bool:
-    """Whether this user may make a mount namespace."""
+    """Returns whether this user can create a mount namespace."""
     try:
         return subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(not can_mount(), reason="needs unshare -rm, to m
 
 
 class Volume:
-    """A directory of the test, and a shell in which it is a file system of a certain size."""
+    """A directory, and a shell in which it is a file system of a given size."""
 
     def __init__(self, directory: Path, hub: HubClient) -> None:
         self._hub = hub
@@ -45,7 +45,7 @@ class Volume:
         self.message = directory / "message"
 
     def run(self, script: str, *, size_mib: int) -> subprocess.CompletedProcess[str]:
-        """Run `script` with a fresh volume at `$VOLUME`; `$STAGE` stages into it; `$KEEP` outlives it."""
+        """Runs `script` with a new volume at `$VOLUME`. `$STAGE` stages into it. Files at `$KEEP` stay."""
         volume = self._directory / "volume"
         volume.mkdir()
         self.message.touch()

@@ -1,4 +1,4 @@
-"""A mistake of the user: one line that says what was expected, at once, by the right status, and nothing is made."""
+"""Mistakes of the user: `stage` fails at once with one line that says what was expected, and creates nothing."""
 
 import json
 import time
@@ -21,7 +21,7 @@ CLOSED = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 @pytest.fixture
 def run(hub: HubClient, tmp_path: Path) -> Run:
-    """Runs any subcommand of the stager, in the environment of a test's own."""
+    """Runs a subcommand of the stager, with the environment of the test."""
 
     def run_subcommand(*arguments: str | Path, **environment: str) -> Ended:
         began = time.monotonic()
