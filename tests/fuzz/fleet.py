@@ -1,8 +1,8 @@
 """Kills, stops, disconnects, delays and corrupts the nodes of a fleet at random, and checks their files.
 
 Each node has its own network namespace, on one bridge with the hub. A fault can disconnect a node from the others, or
-from all. After each round, all bytes that the quick check accepts are right, and all nodes complete after the faults. In
-rounds without faults, all nodes together fetch one copy from the hub.
+from all. After each round, all bytes that the quick check accepts are right, and all nodes complete after the faults.
+In rounds without faults, all nodes together fetch one copy from the hub.
 `python -m tests.fuzz.fleet --seed 1 --rounds 100`, as root.
 """
 

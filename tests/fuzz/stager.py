@@ -1,8 +1,8 @@
 """Runs the stager with random faults of processes, files and sources, and checks the result of each round.
 
-After each round, the quick check refuses the tree, or all of its bytes are right. The next run without faults completes
-the tree, and fetches no kept byte again. `python -m tests.fuzz.stager --seed 1 --rounds 1000`: a failed round prints its
-number and its steps, and the same seed repeats it.
+After each round, the quick check refuses the tree, or all of its bytes are right. The next run without faults
+completes the tree, and fetches no kept byte again. `python -m tests.fuzz.stager --seed 1 --rounds 1000`: a failed round
+prints its number and its steps, and the same seed repeats it.
 """
 
 import argparse
