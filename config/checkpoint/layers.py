@@ -56,6 +56,11 @@ def layer_kinds(text: Config) -> tuple[tuple[str, ...], list[str]]:
     return _by_interval(text, layers), []
 
 
+_DEFAULT_PATTERNS = {"cohere2": 4, "gemma2": 2, "gemma3_text": 6, "gpt_oss": 2}
+"""Every so many layers one sees the whole context, where config.json leaves it to the class of the model type
+(transformers, configuration_*.py)."""
+
+
 def _by_interval(text: Config, layers: int) -> tuple[str, ...]:
     if interval := text.get("full_attention_interval"):
         return _every(interval, layers, "linear")
@@ -66,7 +71,8 @@ def _by_interval(text: Config, layers: int) -> tuple[str, ...]:
     if (pattern := text.get("sliding_window_pattern")) and text.get("sliding_window"):
         return _every(pattern, layers, "sliding")
     if text.get("sliding_window") and text.get("use_sliding_window", "kv_lora_rank" not in text):
-        return ("sliding",) * layers
+        pattern = _DEFAULT_PATTERNS.get(str(text.get("model_type")))
+        return _every(pattern, layers, "sliding") if pattern else ("sliding",) * layers
     return ("full",) * layers
 
 
@@ -88,6 +94,11 @@ def networks(text: Config, *, experts: bool) -> tuple[str, ...]:
         return ("both",) * layers
     if step := text.get("interleave_moe_layer_step"):
         return tuple("experts" if (layer + 1) % step == 0 else "dense" for layer in range(layers))
+    if (step := text.get("decoder_sparse_step") or 1) != 1:
+        alone = set(text.get("mlp_only_layers") or ())
+        return tuple(
+            "experts" if (layer + 1) % step == 0 and layer not in alone else "dense" for layer in range(layers)
+        )
     if isinstance(frequencies := text.get("moe_layer_freq"), list):
         return tuple("experts" if frequency else "dense" for frequency in frequencies)
     dense = {*range(text.get("first_k_dense_replace") or 0), *(text.get("mlp_only_layers") or ())}

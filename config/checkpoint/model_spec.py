@@ -18,6 +18,9 @@ from config.checkpoint.rotary import with_yarn
 from config.checkpoint.shape import Shape, read_shape
 from config.checkpoint.tensors import Place, TensorGroup, derived_groups, first_expert, measured_groups, shared_module
 
+_ITS_VISION = "its vision encoder (vision_config)"
+"""Not known where its tensors would have to be derived; serving the language model alone does not need it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
@@ -80,6 +83,7 @@ class ModelSpec:
             self,
             checkpoint=self._with_its_files(),
             shape=replace(self.shape, vision=None),
+            unknown=tuple(what for what in self.unknown if what != _ITS_VISION),
             groups=tuple(group for group in self.groups if group.place is not Place.VISION),
         )
 
@@ -138,6 +142,8 @@ def _model_spec(family: ModelFamily, checkpoint: Checkpoint) -> ModelSpec:
         groups = measured_groups(checkpoint.tensors)
     elif shape.derivable and not unknown and checkpoint.format != "gguf":
         groups = derived_groups(shape, quantization)
+        if family.config.get("vision_config") and shape.vision is None:
+            unknown.append(_ITS_VISION)
     elif not unknown and checkpoint.format != "gguf":
         kind = family.config.get("model_type")
         unknown.append(f"the tensors of model type {kind!r}: they need the headers of its safetensors files")

@@ -97,6 +97,7 @@ def read_quantization(config: Mapping[str, Any] | None) -> Quantization:
         [
             *(config.get("ignore") or ()),
             *(config.get("modules_to_not_convert") or ()),
+            *(config.get("ignored_layers") or ()),
             *(config.get("exclude_modules") or ()),
         ]
     )

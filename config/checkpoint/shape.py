@@ -198,6 +198,8 @@ class Shape:
     """Norms of the width of the hidden state in each layer."""
     rotary_table: int
     """Bytes of the table of rotary positions that an engine keeps."""
+    mtp_copies: bool
+    """Whether the checkpoint repeats embedding and head for each of those layers."""
     mtp_layers: int
     """Layers for multi-token prediction in the checkpoint; an engine loads them for speculative decoding only."""
     derivable: bool
@@ -244,6 +246,7 @@ def read_shape(config: Config) -> Shape:
         vision=read_vision(config, text) if _has_sizes(text, layers) else None,
         layer_norms=_layer_norms(text),
         rotary_table=rotary_table_bytes(text),
+        mtp_copies=_model_type(text) == "deepseek_v3",
         mtp_layers=_mtp_layers(text),
         derivable=model_type in _DERIVABLE,
         checked=model_type in _DERIVABLE | _PLAIN,

@@ -358,6 +358,8 @@ def _mtp(shape: Shape) -> Iterator[_Tensor]:
         yield from _network("mtp", "mlp", shape.hidden, shape.dense_width)
     yield _plain("mtp", shape.hidden, 2 * shape.hidden)
     yield _plain("mtp", 3, shape.hidden)
+    if shape.mtp_copies:
+        yield _plain("mtp", 2 * shape.vocabulary, shape.hidden)
 
 
 def _vision(vision: Vision) -> Iterator[_Tensor]:

@@ -114,7 +114,10 @@ def gguf_request(request: FitRequest, model: ModelSpec, weights: int | None) -> 
     if weights is None or model.unknown or not model.is_gguf or cache_type not in CACHE_BYTES:
         return None
     gpu = find_gpu(request.gpu) if request.gpu else None
-    return _placed(request, model, gpu, weights, placement_of(request))
+    placement = placement_of(request)
+    if request.expert_offload and model.shape.experts is None:
+        placement = replace(placement, host_expert_layers=0)
+    return _placed(request, model, gpu, weights, placement)
 
 
 def _placed(request: FitRequest, model: ModelSpec, gpu: Gpu | None, weights: int, placement: Placement) -> GgufRequest:
@@ -128,9 +131,10 @@ def _placed(request: FitRequest, model: ModelSpec, gpu: Gpu | None, weights: int
 
 
 def _tensors(model: ModelSpec, weights: int, placement: Placement) -> tuple[GgufTensor, ...]:
-    """The tensors as the files list them, else as the shape has them, else equal layers."""
-    if model.checkpoint.gguf_tensors:
-        return listed_tensors(model.checkpoint.gguf_tensors)
+    """The tensors as the files list them, if they list every layer; else as the shape has them, else equal layers."""
+    listed = listed_tensors(model.checkpoint.gguf_tensors)
+    if {*range(model.shape.layers)} <= {tensor.layer for tensor in listed}:
+        return listed
     if model.shape.derivable:
         return derived_tensors(model.shape, weights, at_most_16_bits=placement.uses_host)
     return even_tensors(model.shape.layers, weights)

@@ -103,6 +103,8 @@ def _gpus_hold(resolved: GgufRequest, gpu: Gpu, memory: int, context: int) -> It
             f"{need.weights / GIB:.1f} GiB of weights and {need.cache / GIB:.1f} of KV cache for {context:,} tokens on "
             f"the fullest of {resolved.devices} GPUs, and {gpu.title} has {memory / GIB:.1f} GiB.",
         )
+    if resolved.request.expert_offload and resolved.model.shape.experts is None:
+        yield warning("no_experts", f"{resolved.model.name} has no experts: expert_offload does nothing.")
     if not resolved.placement.uses_host:
         return
     whole = device_need(resolved.with_experts_on_gpus(), context)

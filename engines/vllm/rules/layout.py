@@ -112,11 +112,12 @@ def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
             "too_many_stages", f"pipeline_parallel {pp} is more than the {layers} layers.", f"Use at most {layers}."
         )
     elif layers and not every_stage_grows(resolved):
-        yield unknown(
-            "stage_without_full_attention",
-            f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout.",
-            "Use fewer stages.",
+        alone = f"{resolved.model.name} has no layer with full attention: what its cache takes is not known."
+        several = (
+            f"pipeline_parallel {pp} makes a stage without a full attention layer, whose cache has no known layout."
         )
+        fix = "Use fewer stages." if pp > 1 else "Measure it on the machine."
+        yield unknown("stage_without_full_attention", several if pp > 1 else alone, fix)
     nodes = resolved.pods.nodes_per_server
     if nodes > 1 and resolved.request.fabric in (None, "none"):
         known = "is not stated" if resolved.request.fabric is None else "is none"

@@ -152,8 +152,8 @@ def test_q06_the_vision_encoders_heads_do_not_count() -> None:
 
 
 def test_q06_of_qwen_the_heads_of_the_linear_attention_count() -> None:
-    """It has 16 heads in its vision encoder too; the 16 key heads of its linear attention are what 32 ranks cannot share
-    (vLLM 0.33.0, mamba/gdn/qwen_gdn_linear_attn.py)."""
+    """It has 16 heads in its vision encoder too; the 16 key heads of its linear attention are what 32 ranks cannot
+    share (vLLM 0.33.0, mamba/gdn/qwen_gdn_linear_attn.py)."""
     assert codes(plan("qwen3.5-397b-a17b", "b300", nodes=2, tensor_parallel=16)) == set()
     refused = plan("qwen3.5-397b-a17b", "b300", nodes=4, tensor_parallel=32)
     assert codes(refused) == {"heads_not_divisible"}
