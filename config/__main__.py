@@ -1,4 +1,4 @@
-"""Command line of catalogue and stack files: `python -m config add | promote`.
+"""Command line of catalogue and stack files: `python -m config add | pin | promote`.
 
 Exit status: 0 written, or nothing to write; 1 not written, or with `--check` a difference; 2 usage.
 """
@@ -16,7 +16,7 @@ from config.catalogue import DATA
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns the exit status."""
     options = _parser().parse_args(arguments)
-    return _add(options) if options.command == "add" else _promote(options)
+    return {"add": _add, "pin": _pin, "promote": _promote}[options.command](options)
 
 
 def _add(options: Namespace) -> int:
@@ -40,6 +40,26 @@ def _add(options: Namespace) -> int:
     return 0
 
 
+def _pin(options: Namespace) -> int:
+    # Imported here because it imports the hub's client, which `promote` does not need.
+    from config.errors import StackError
+    from config.pin import pin_of, write
+
+    try:
+        pin = pin_of(options.stack)
+        if not options.dry_run:
+            write(pin)
+    except StackError as error:
+        reasons = "\n  ".join(error.faults)
+        print(f"config pin: {options.stack} is not pinned, nothing was written:\n  {reasons}", file=sys.stderr)
+        return 1
+    for key, value in pin.values.items():
+        print(f"{key}: {value}")
+    done = "would write" if options.dry_run else "wrote"
+    print(f"{done} {pin.file} and {pin.lock}. Next: read the comments beside these keys, and commit both files.")
+    return 0
+
+
 def _promote(options: Namespace) -> int:
     # This program may import what is above its package (tests/unit/test_layers.py): nothing imports it.
     from review.promote_command import promote
@@ -49,7 +69,7 @@ def _promote(options: Namespace) -> int:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m config", description="The catalogue of models, and stack files.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="add | promote")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="add | pin | promote")
     adding = commands.add_parser(
         "add", help="write a catalogue entry from the headers of a repository on the model hub"
     )
@@ -60,6 +80,11 @@ def _parser() -> ArgumentParser:
     )
     adding.add_argument("--quality", default="", choices=("good", "high", "frontier"), help="its class in `recommend`")
     adding.add_argument("--output", type=Path, default=DATA / "models", metavar="DIR", help="default: the catalogue")
+    pinning = commands.add_parser(
+        "pin", help="write the model's commit, the digests of the images and a weights lock into a stack file"
+    )
+    pinning.add_argument("stack", metavar="STACK", help="stack in the current directory")
+    pinning.add_argument("--dry-run", action="store_true", help="say what would be written; write nothing")
     promoting = commands.add_parser(
         "promote", help="copy the release of a stack (model, lock, engine) to another one, and not its nodes and sizes"
     )

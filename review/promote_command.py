@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 
 from config.errors import StackError
-from review.promotion import CopiedKey, compared_stacks, promotion, write
+from config.stack.file import replace_stack_file
+from review.promotion import CopiedKey, compared_stacks, promotion
 from review.text import visible
 
 _WIDEST = 48
@@ -23,7 +24,7 @@ def promote(source: str, target: str, *, check: bool, dry_run: bool) -> int:
             return 0
         print("\n".join([*_table(target, promoted.keys, "after"), promoted.planned]))
         if not dry_run:
-            write(promoted)
+            replace_stack_file(promoted.file, promoted.after)
     except StackError as error:
         reasons = "\n  ".join(map(visible, error.faults))
         print(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,19 +92,6 @@ def compared_stacks(source: str, target: str, program: Path = Path()) -> Promoti
     keys = [CopiedKey(path, *(_shown(sections, path) for sections in stacks)) for path in differing_keys(theirs, ours)]
     text = read_text(file)
     return Promotion(file, keys, text, text)
-
-
-def write(promoted: Promotion) -> None:
-    """Writes the target's file, or leaves it as it is. Raises StackError if it cannot be written."""
-    file = promoted.file.resolve()
-    written = file.with_name(f"{file.name}.new")
-    try:
-        written.write_text(promoted.after, encoding="utf-8", newline="")
-        shutil.copymode(file, written)
-        written.replace(file)
-    except OSError as fault:
-        written.unlink(missing_ok=True)
-        raise StackError([f"{promoted.file}: cannot be written ({fault.strerror})"]) from None
 
 
 def _stack(name: str, program: Path, faults: list[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Ignores Pulumi's own keys and other namespaces. Secrets stay encrypted.
 """
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def read_text(path: Path) -> str:
         raise StackError([f"{path}: cannot be read ({fault.strerror}); stacks are {_stacks(path.parent)}"]) from None
     except UnicodeDecodeError as fault:
         raise StackError([f"{path}: is not YAML: {fault}"]) from None
+
+
+def replace_stack_file(path: Path, text: str) -> None:
+    """Writes a stack file that is there already, as a whole or not at all. Raises StackError if this fails."""
+    file = path.resolve()
+    written = file.with_name(f"{file.name}.new")
+    try:
+        written.write_text(text, encoding="utf-8", newline="")
+        shutil.copymode(file, written)
+        written.replace(file)
+    except OSError as fault:
+        written.unlink(missing_ok=True)
+        raise StackError([f"{path}: cannot be written ({fault.strerror})"]) from None
 
 
 def sections_of(text: str, path: Path) -> dict[str, Any]:
