@@ -76,6 +76,8 @@ PLACE = (
     "engine.cpus",
     "engine.memory",
     "engine.drain",
+    "pod.server",
+    "pod.stage",
     "security.user",
     "security.group",
 )
