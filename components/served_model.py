@@ -21,7 +21,7 @@ from components.pods.names import object_name, stack_name
 from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
-from config.catalogue import find_gpu
+from config.catalogue import described_gpu
 from config.stack import arguments
 from config.stack.sections import NodeKind
 
@@ -178,7 +178,7 @@ class ServedModel(pulumi.ComponentResource):
                     self._part("nodes"),
                     {
                         "hostnames": nodes.names,
-                        "gpu_resource": find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
+                        "gpu_resource": described_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
                         "taints": given.get("taints", []),
                         "fabric": given.get("fabric"),
                         "nvme_path": nodes.nvme_path,

@@ -22,7 +22,7 @@ from config.engine_name import EngineName
 from engines.registry import engine_for
 from engines.request import FitRequest
 from planner.command_line import flag, parser
-from planner.faults import faults
+from planner.faults import faults, unlisted_gpu
 from planner.fit import fit
 from planner.recommend import Query, Recommendation, recommend, table
 from planner.report.explain import explain
@@ -151,7 +151,7 @@ def _request(options: Namespace) -> FitRequest:
     given.setdefault("engine", _engine(given["model"], given["include"]))
     given.setdefault("gpus_per_node", _gpus_per_node(given))
     request = FitRequest(**given)
-    _refuse([f"{flag(fault.name)}: {fault.text}" for fault in faults(request)])
+    _refuse([f"{flag(fault.name)}: {fault.text}" for fault in (*unlisted_gpu(request), *faults(request))])
     return request
 
 

@@ -81,13 +81,17 @@ def faults(request: FitRequest) -> tuple[Fault, ...]:
     return tuple(_faults(request))
 
 
+def unlisted_gpu(request: FitRequest) -> Iterator[Fault]:
+    """A fault for a GPU that the catalogue does not list, for a command line. In a stack, it is unknown."""
+    yield from _known("gpu", request.gpu, find_gpu)
+
+
 def problems_of_faults(found: tuple[Fault, ...]) -> tuple[Problem, ...]:
     """The same faults as problems of a plan."""
     return tuple(Problem("value_not_valid", f"{fault.name}: {fault.text}", fault.fix) for fault in found)
 
 
 def _faults(request: FitRequest) -> Iterator[Fault]:
-    yield from _known("gpu", request.gpu, find_gpu)
     yield from _known("instance_type", request.instance_type, find_instance)
     yield from _other_instance(request)
     yield from _engine(request)

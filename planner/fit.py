@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from config.catalogue import NotInCatalogueError
+from config.catalogue import NotInCatalogueError, described_gpu, find_gpu
 from config.checkpoint.directory import DirectoryError
 from config.checkpoint.model_spec import find_model
-from engines.finding import unknown
+from engines.finding import Finding, unknown
 from engines.plan import Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
@@ -47,4 +47,20 @@ def plan_only(request: FitRequest) -> Plan:
     except DirectoryError as error:
         why = unknown("directory_not_readable", str(error), "Correct the directory.")
         return engine_of(request.engine).plan_unknown_model(request, why)
+    if (unlisted := _unlisted_gpu(request)) is not None:
+        known = replace(request, weights_bytes=request.weights_bytes or model.staged_bytes)
+        return engine_of(request.engine).plan_unknown_model(known, unlisted)
     return engine_of(request.engine).plan(request, model)
+
+
+def _unlisted_gpu(request: FitRequest) -> Finding | None:
+    """The finding about a GPU that the catalogue does not list. None: it lists the GPU, or there is none."""
+    if request.gpu is None:
+        return None
+    try:
+        find_gpu(request.gpu)
+    except NotInCatalogueError as error:
+        resource = described_gpu(request.gpu).vendor.resource
+        text = f"{error}. Its memory is not known, and the pods ask for {resource}."
+        return unknown("gpu_not_in_catalogue", text, "Correct the name, or add a row to config/data/gpus.json.")
+    return None

@@ -11,7 +11,7 @@ from components.cluster.facts import ClusterFacts, PodFacts
 from components.cluster.quantity import amount, shown
 from components.pods.labels import identity
 from components.pods.serving import Serving
-from config.catalogue import find_gpu
+from config.catalogue import described_gpu
 from config.quantity import quantity_bytes
 from config.stack.sections import StackConfig
 
@@ -34,7 +34,7 @@ def devices_in_use(instance: str, stack: StackConfig, facts: ClusterFacts, servi
     others = [
         pod for pod in facts.pods if not pod.terminating and pod.priority >= 0 and not _is_own(pod, instance, stack)
     ]
-    wanted = {find_gpu(stack.nodes.gpu).vendor.resource: serving.gpus} if stack.nodes.gpu else {}
+    wanted = {described_gpu(stack.nodes.gpu).vendor.resource: serving.gpus} if stack.nodes.gpu else {}
     if stack.nodes.fabric and serving.nodes > 1:
         wanted[stack.nodes.fabric.resource] = stack.nodes.fabric.count
     wanted |= wanted_room(serving.cpus, serving.memory_request)

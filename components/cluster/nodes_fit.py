@@ -8,7 +8,7 @@ from components.cluster.quantity import amount, shown, whole
 from components.cluster.settling import STATE_TAINTS
 from components.cluster.whole_gpus import gpu_kind_faults
 from components.pods.placement import HOSTNAME_LABEL
-from config.catalogue import Gpu, find_gpu
+from config.catalogue import Gpu, described_gpu
 from config.stack.sections import Engine, Nodes, StackConfig, Taint, TaintEffect, WeightsKind
 
 _STATES = {
@@ -75,7 +75,7 @@ def stray_server(stack: StackConfig, nodes: Sequence[NodeFacts]) -> str | None:
     kind, expected = stack.nodes, stack.nodes.gpu
     if kind.names or expected is None:
         return None
-    gpu = find_gpu(expected)
+    gpu = described_gpu(expected)
     others = sorted(
         node.name
         for node in nodes
@@ -105,7 +105,7 @@ def _node_faults(stack: StackConfig, node: NodeFacts) -> Iterator[str]:
     if stack.nodes.names and node.labels.get(HOSTNAME_LABEL) != node.name:
         yield f"its label {HOSTNAME_LABEL} is {node.labels.get(HOSTNAME_LABEL)!r}: expected the node's name"
     if stack.nodes.gpu:
-        yield from _gpu_faults(stack.nodes, find_gpu(stack.nodes.gpu), node)
+        yield from _gpu_faults(stack.nodes, described_gpu(stack.nodes.gpu), node)
     yield from _room_faults(stack.engine, node)
     if fabric := stack.nodes.fabric:
         yield from _lacking(node, fabric.resource, fabric.count, "heavylift:nodes.fabric.count")

@@ -24,8 +24,14 @@ def gpu_kind_faults(expected: str, gpu: Gpu, node: NodeFacts) -> Iterator[str]:
             f"has GPUs that are shared or not whole ({', '.join(marks)}): expected whole ones; take the node out of "
             "that sharing, or name another in heavylift:nodes.names"
         )
-    elif product and _nearest_label(product) not in gpu.labels:
+    elif product and not _is_expected(product, gpu):
         yield f"has GPUs of the kind {product}: expected {expected} (heavylift:nodes.gpu)"
+
+
+def _is_expected(product: str, gpu: Gpu) -> bool:
+    """Whether a product is that GPU. A GPU that the catalogue does not list is none of those that it lists."""
+    nearest = _nearest_label(product)
+    return nearest in gpu.labels if gpu.labels else nearest is None
 
 
 def _nearest_label(product: str) -> str | None:

@@ -16,7 +16,7 @@ from components.pods.security import JobSecurity
 from components.pods.server_pod import ServerPod
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume
-from config.catalogue import find_gpu
+from config.catalogue import described_gpu
 from config.stack.sections import StackConfig, WeightsKind
 
 _PLACEHOLDER = "heavylift"
@@ -96,7 +96,7 @@ def _placement(stack: StackConfig) -> PodPlacement:
         nodes=max(1, len(nodes.names)),
         hostnames=tuple(nodes.names),
         taints=tuple(nodes.taints),
-        gpu_resource=find_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
+        gpu_resource=described_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
         fabric=nodes.fabric,
         nvme_path=nodes.nvme_path,
     )

@@ -99,6 +99,30 @@ def find_gpu(name: str) -> Gpu:
     return found
 
 
+def described_gpu(name: str) -> Gpu:
+    """The GPU of that name, or what its name tells of one that the catalogue does not list.
+
+    Such a GPU has no labels and no known memory. Its vendor is AMD if the name begins with `amd` or `mi`, as AMD's
+    products do, and NVIDIA otherwise.
+    """
+    try:
+        return find_gpu(name)
+    except NotInCatalogueError:
+        vendor = VendorName.AMD if name.lower().startswith(("amd", "mi")) else VendorName.NVIDIA
+    return Gpu(
+        name=name,
+        title=name,
+        vendor=_vendors()[vendor],
+        labels=(),
+        smi_mib=0,
+        torch_gib=None,
+        derived=None,
+        compute_capability=None,
+        gfx=None,
+        data_center=True,  # nothing is refused for what is not known
+    )
+
+
 @cache
 def instances() -> tuple[Instance, ...]:
     """Every EC2 GPU instance type of the catalogue."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Self
 from pydantic import Field, Strict, StrictBool, ValidationError, ValidationInfo, field_validator
 
 from config.bandwidth import Bandwidth
-from config.catalogue import NotInCatalogueError, find_gpu
 from config.engine_name import EngineName
 from config.errors import StackError, sentences
 from config.quantity import Quantity
@@ -431,7 +430,6 @@ def _contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     if security and weights:
         yield from _security_contradictions(security, weights)
     if nodes:
-        yield from _gpu_contradictions(nodes)
         yield from _fabric_contradictions(nodes.fabric)
     if nodes and weights:
         yield from _volume_contradictions(nodes, weights)
@@ -467,15 +465,6 @@ def _sound(section: type[AnySection], values: Any) -> AnySection | None:
         return section.model_validate(values)
     except ValidationError:
         return None
-
-
-def _gpu_contradictions(nodes: Nodes) -> Iterator[str]:
-    if nodes.gpu is None:
-        return
-    try:
-        find_gpu(nodes.gpu)
-    except NotInCatalogueError as fault:
-        yield f"heavylift:nodes.gpu: {fault}; another one is a row in config/data/gpus.json"
 
 
 def _fabric_contradictions(fabric: Fabric | None) -> Iterator[str]:

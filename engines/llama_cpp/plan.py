@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import Gpu, engine_facts, find_gpu
+from config.catalogue import Gpu, described_gpu, engine_facts
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from config.units import GIB
@@ -25,7 +25,7 @@ from engines.llama_cpp.memory import (
     planned_context,
 )
 from engines.llama_cpp.placement import check_placement
-from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request, check_node
+from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request, check_node, unknown_quantization
 from engines.llama_cpp.served_file import check_served_file, served_file
 from engines.logistics import load_seconds, with_logistics
 from engines.plan import Host, Layout, PerGpu, Plan, Pods
@@ -70,6 +70,8 @@ _ALL_LAYERS = "999"
 
 def plan_llama_cpp(request: FitRequest, model: ModelSpec) -> Plan:
     """The plan of a GGUF model."""
+    if why := unknown_quantization(request, model):
+        return plan_unknown_model(request, why)
     weights = request.weights_bytes or model.staged_bytes
     findings = [*check_gguf_request(request, model, weights), *_check_request(request, weights)]
     if judge(findings, tight=False) != "rejected":
@@ -99,7 +101,7 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
-        yield from llama_cpp_compatibility(version, request.driver, find_gpu(request.gpu)).findings
+        yield from llama_cpp_compatibility(version, request.driver, described_gpu(request.gpu)).findings
     yield from check_pods(request, _gpus(request))
     yield from check_volume_size(request, weights)
     if weights is not None:

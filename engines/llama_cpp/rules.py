@@ -24,7 +24,7 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
         expected = ", ".join(CACHE_BYTES)
         yield rejected("cache_type_not_known", f"kv_cache_dtype {dtype!r}: expected {expected}.", "Correct it.")
     if model.checkpoint.gguf and request.include:
-        yield from _staged_set(model, model.checkpoint.gguf, request.include)
+        yield from _staged_set(model.checkpoint.gguf, request.include)
     for what in model.unknown:
         message = f"{model.name}: the planner does not know {what}."
         yield unknown("model_not_known", message, "Measure it on the machine.")
@@ -45,25 +45,35 @@ def _format(model: ModelSpec) -> Iterator[Finding]:
         yield rejected("not_gguf", message, "Use vLLM, or a GGUF conversion.")
 
 
-def _staged_set(model: ModelSpec, gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
-    """Patterns that stage no known set of shards, or a part of one (github.com/ggml-org/llama.cpp/issues/15164)."""
-    names = [re.sub("-00001-of-", f"-{number:05}-of-", gguf.first_shard) for number in range(1, gguf.shards + 1)]
+def _staged_set(gguf: Gguf, include: tuple[str, ...]) -> Iterator[Finding]:
+    """Patterns that stage a part of a set of shards (github.com/ggml-org/llama.cpp/issues/15164)."""
+    names = _shards(gguf)
     missing = [name for name in names if not stages(include, name)]
-    if len(missing) == len(names):
-        others = sorted({other.gguf.pattern for other in _siblings(model) if other.gguf})
-        yield rejected(
-            "nothing_included",
-            f"The include patterns {', '.join(include)} stage no quantisation of {model.checkpoint.repository} that "
-            "the catalogue knows.",
-            f"Use {' or '.join(others)}, or add another one with `python -m config add`.",
-        )
-    elif missing:
+    if missing:
         yield rejected(
             "shards_missing",
             f"The include patterns {', '.join(include)} stage {len(names) - len(missing)} of the {len(names)} shards "
             f"of {gguf.quantization}; {missing[0]} is missing.",
             f"Use a pattern for the whole set, such as {gguf.pattern}.",
         )
+
+
+def unknown_quantization(request: FitRequest, model: ModelSpec) -> Finding | None:
+    """Patterns that stage none of the quantisations of a repository that the catalogue has. None: they stage one."""
+    gguf, include = model.checkpoint.gguf, request.include
+    if not (gguf and include) or any(stages(include, name) for name in _shards(gguf)):
+        return None
+    others = sorted({other.gguf.pattern for other in _siblings(model) if other.gguf})
+    return unknown(
+        "nothing_included",
+        f"The include patterns {', '.join(include)} stage no quantisation of {model.checkpoint.repository} that the "
+        "catalogue knows.",
+        f"Use {' or '.join(others)}, or add another one with `python -m config add`.",
+    )
+
+
+def _shards(gguf: Gguf) -> list[str]:
+    return [re.sub("-00001-of-", f"-{number:05}-of-", gguf.first_shard) for number in range(1, gguf.shards + 1)]
 
 
 def _siblings(model: ModelSpec) -> list[Checkpoint]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import find_gpu
+from config.catalogue import described_gpu
 from engines.finding import Finding
 from engines.logistics import load_seconds, with_logistics
 from engines.plan import Host, PerGpu, Plan, Pods
@@ -141,5 +141,5 @@ def _host(request: FitRequest, pods: Pods, masked_directory: str | None = None) 
     memory = None
     if pods.gpus_per_pod:
         memory = host_memory_bytes(pods.gpus_per_pod, shared) + kept_in_host_memory(request, pods.gpus_per_pod)
-    library = find_gpu(request.gpu).vendor.collective_library if request.gpu else None
+    library = described_gpu(request.gpu).vendor.collective_library if request.gpu else None
     return Host(shared, memory, library, masked_directory)

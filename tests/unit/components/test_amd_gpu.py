@@ -103,6 +103,17 @@ def test_a_variant_with_other_memory_is_another_gpu() -> None:
         ]
 
 
+def test_a_gpu_that_the_catalogue_does_not_list_may_be_any_but_those_that_it_lists() -> None:
+    """A misspelled name would otherwise be found after the weights are staged."""
+    stack = sections()
+    stack["nodes"] = {**stack["nodes"], "gpu": "b400", "driver": None}
+    unlisted = StackConfig.parse(stack)
+    for product, faults in (("NVIDIA-B400", 0), ("NVIDIA-H200", 1), ("NVIDIA-H200-NVL", 1)):
+        labels = {"kubernetes.io/hostname": "mi300x-0", "nvidia.com/gpu.product": product}
+        node = NodeFacts("mi300x-0", labels=labels, allocatable={"nvidia.com/gpu": "8"})
+        assert len(node_faults(unlisted, [node])) == faults
+
+
 def test_memory_that_no_log_shows_is_said() -> None:
     assert find_gpu("h20").derived
     plan = fit(FitRequest(model="llama-3.1-8b", gpu="h20", gpus_per_node=1))

@@ -237,7 +237,8 @@ def test_an_unknown_key_is_refused_and_the_nearest_one_offered() -> None:
 
 def test_an_unknown_object_is_refused_with_those_that_are_known() -> None:
     assert faults(changed("gateway.port", 1)) == [
-        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine, security"
+        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine, "
+        "security, pod"
     ]
 
 
@@ -309,7 +310,6 @@ def test_contradictions_come_with_the_faults_of_other_objects() -> None:
     assert [fault.split(": ")[0] for fault in faults(sections)] == [
         "heavylift:model.revision",
         "heavylift:stage",
-        "heavylift:nodes.gpu",
         "heavylift:weights.kind",
     ]
 
@@ -328,11 +328,6 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 @pytest.mark.parametrize(
     ("edits", "sentence"),
     [
-        (
-            {"nodes": {"names": ["a"], "gpu": "h2000", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
-            "heavylift:nodes.gpu: GPU 'h2000' is not in the catalogue: expected one of h200, h20, h800; another "
-            "one is a row in config/data/gpus.json",
-        ),
         (
             {"stage": {"image": "python:3.11", "sources": ["s3://mirror/models", "hub"], "native_xet": True}},
             "heavylift:stage.native_xet: is true, and the first of stage.sources is s3://mirror/models: expected hub "

@@ -98,13 +98,28 @@ def test_the_longest_context_of_the_model_is_suggested_in_the_stacks_notation(na
 
 
 @pytest.mark.parametrize("include", ["nosuch.gguf", "nope*", "UD-Q4_K_XL/*.gguf"])
-def test_patterns_that_stage_no_known_quantisation_are_refused_with_those_there_are(include: str) -> None:
-    sections = stack("h200-gguf", model={"include": [include]})
-    refused = planned(sections)
-    assert codes(refused) == {"nothing_included"}
-    said = texts(refused)
-    assert "Use Q4_K_M/*.gguf or UD-Q2_K_XL/*.gguf, or add another one" in said
-    assert pasted(sections, "model", "include: [UD-Q2_K_XL/*.gguf]").verdict == "fits"
+def test_a_quantisation_that_the_catalogue_does_not_list_is_unknown_and_those_that_it_lists_are_named(
+    include: str,
+) -> None:
+    """Like an unknown repository: what is staged is not counted, and need not be wrong."""
+    sections = stack(
+        "h200-gguf", model={"include": [include]}, engine={"model_file": "other.gguf"}, weights={"size": "2Ti"}
+    )
+    open_plan = planned(sections)
+    assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"nothing_included"})
+    assert open_plan.weights_bytes is None
+    assert open_plan.model_file == "other.gguf"
+    assert "Use Q4_K_M/*.gguf or UD-Q2_K_XL/*.gguf, or add another one" in texts(open_plan)
+    assert planned(stack("h200-gguf")).verdict == "fits"
+
+
+@pytest.mark.parametrize("name", ["h200", "h200-gguf"])
+def test_a_gpu_that_the_catalogue_does_not_list_is_unknown(name: str) -> None:
+    open_plan = planned(stack(name, nodes={"gpu": "h2000"}))
+    assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"gpu_not_in_catalogue"})
+    assert open_plan.weights_bytes == planned(stack(name)).weights_bytes
+    assert "the pods ask for nvidia.com/gpu" in texts(open_plan)
+    assert "expected one of h200" in texts(open_plan)
 
 
 def test_a_single_file_is_suggested_by_its_own_name() -> None:
