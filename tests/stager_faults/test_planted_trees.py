@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stager.manifest import read_manifest
 from stager.verify import problems
 
 from .conftest import RunStager
@@ -91,3 +92,27 @@ def test_an_empty_file_with_another_hash_in_the_lock_is_refused_at_once(stage: R
     ended = stage(*share.options)
     assert ended.status == 1
     assert "empty.txt: is listed with 0 bytes, but its hash" in ended.message
+
+
+def untouched(tree: Path) -> bool:
+    """Returns whether the manifest has the present times and inodes, so that the quick check reads no large file."""
+    return all(file.is_untouched((tree / file.path).stat()) for file in read_manifest(tree).files)
+
+
+def test_a_tree_with_new_times_is_hashed_once_and_not_at_every_start(
+    stage: RunStager, share: Share, tree: Path
+) -> None:
+    """As after a recursive change of owner, and after an upgrade from manifests of version 1."""
+    assert stage(*share.options).status == 0
+    (tree / "model.bin").chmod(0o640)
+    assert not untouched(tree)
+    ended = stage(*share.options)
+    assert "already staged" in ended.log, ended.log
+    assert untouched(tree)
+
+    manifest = json.loads((tree / ".heavylift/manifest.json").read_text())
+    files = [{key: file[key] for key in ("path", "size", "sha256", "mtime_ns")} for file in manifest["files"]]
+    (tree / ".heavylift/manifest.json").write_text(json.dumps({**manifest, "version": 1, "files": files}))
+    assert "already staged" in stage(*share.options).log
+    assert read_manifest(tree).version == 2
+    assert untouched(tree)
