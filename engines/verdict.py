@@ -16,7 +16,12 @@ def _weighed(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, of which those about memory reject nothing beside an argument that can free memory."""
     if all(finding.code != NOT_COUNTED for finding in findings):
         return list(findings)
-    return [replace(each, severity=Severity.UNKNOWN) if each.code in _OF_MEMORY else each for each in findings]
+    return [_open(each) if each.code in _OF_MEMORY else each for each in findings]
+
+
+def _open(finding: Finding) -> Finding:
+    """A finding about memory that an argument may change."""
+    return replace(finding, severity=Severity.UNKNOWN, fix=finding.fix or "Remove the argument, or try it.")
 
 
 def judge(findings: Sequence[Finding], *, tight: bool) -> Verdict:

@@ -63,6 +63,7 @@ def test_more_gpus_never_fit_less(request: FitRequest) -> None:
         return
     more = plan_only(replace(request, gpus_per_node=request.gpus_per_node * 2))
     widths = {"expert_width_not_in_blocks", "linear_width_not_in_blocks", "expert_width_not_in_groups"}
+    widths |= {"linear_width_not_in_groups", "heads_not_divisible"}
     if widths & {problem.code for problem in more.problems} or more.layout.tp > 16:
         return
     assert _ORDER[more.verdict] >= _ORDER[few.verdict]
@@ -145,9 +146,9 @@ def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None
         gpu=st.sampled_from([*(gpu.name for gpu in gpus()), None, "none"]),
         nodes=st.sampled_from([1, 2, 3, 16]),
         gpus_per_node=st.sampled_from([0, 1, 3, 8]),
-        tensor_parallel=st.sampled_from([None, 1, 3, 8, 64, 128]),
+        tensor_parallel=st.sampled_from([None, 1, 3, 5, 6, 8, 12, 64, 128]),
         pipeline_parallel=st.sampled_from([None, 1, 3, 16, 61, 100]),
-        data_parallel=st.sampled_from([None, 8]),
+        data_parallel=st.sampled_from([None, 2, 3, 8]),
         expert_parallel=st.booleans(),
         decode_context_parallel=st.sampled_from([None, 3, 8]),
         max_model_len=st.sampled_from([None, 1, 10**7]),
@@ -161,7 +162,21 @@ def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None
         expert_offload=st.booleans(),
         available_kv_gib=st.sampled_from([None, 1000.0]),
         include=st.sampled_from([(), ("UD-Q2_K_XL/*",)]),
-        extra_args=st.sampled_from([(), ("--none",)]),
+        enforce_eager=st.booleans(),
+        redundant_experts=st.sampled_from([None, 0, 7, 32]),
+        cpu_offload_gb=st.sampled_from([None, 10.0]),
+        yarn_factor=st.sampled_from([None, 4.0]),
+        extra_args=st.sampled_from(
+            [
+                (),
+                ("--none",),
+                ("--seed", "1"),
+                ("--enable-lora",),
+                ("--dtype=float32",),
+                ("-ts", "1,2"),
+                ("-ot", "x=CPU"),
+            ]
+        ),
     )
 )
 def test_no_request_ends_in_a_traceback_and_every_problem_has_a_fix(request: FitRequest) -> None:
