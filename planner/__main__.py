@@ -24,9 +24,10 @@ from engines.request import FitRequest
 from planner.command_line import flag, parser
 from planner.faults import faults, unlisted_gpu
 from planner.fit import fit
-from planner.recommend import Query, Recommendation, recommend, table
+from planner.recommend import Query, Recommendation, recommend, with_more_nodes
 from planner.report.explain import explain
 from planner.report.picture import picture
+from planner.report.recommendations import table
 from planner.report.show import list_models, show
 from planner.report.summary import summary
 
@@ -84,11 +85,24 @@ def _show(options: Namespace) -> int:
 def _recommend(options: Namespace) -> int:
     _check_query(options)
     names = (field.name for field in fields(Query))
-    found = recommend(Query(**{name: value for name in names if (value := getattr(options, name)) is not None}))
-    print(table(found))
+    query = Query(**{name: value for name in names if (value := getattr(options, name)) is not None})
+    found = recommend(query)
+    print(table(found, with_more_nodes(query, found)))
     if options.write is not None and found:
-        _write(found[0], options.write)
+        _write(_chosen(found, options.row), options.write)
     return 0 if found else 1
+
+
+def _chosen(found: tuple[Recommendation, ...], row: str | None) -> Recommendation:
+    """The row of a number or of a checkpoint's name; the first row without either."""
+    if row is None:
+        return found[0]
+    if row.isdecimal() and 1 <= int(row) <= len(found):
+        return found[int(row) - 1]
+    named = [each for each in found if each.checkpoint.name == row.lower()]
+    if not named:
+        raise UsageError(f"--row: {row} is not in the table: expected a number from 1 to {len(found)}, or a checkpoint")
+    return named[0]
 
 
 def _write(best: Recommendation, stack: str) -> None:
@@ -126,6 +140,8 @@ def _check_query(options: Namespace) -> None:
         wrong.append(
             f"--gpu: the memory of {options.gpu} as torch reports it is not known: nothing can be planned on it"
         )
+    if options.row is not None and options.write is None:
+        wrong.append("--row: requires --write: it chooses the row that is written")
     if options.write is not None and options.gpu is None:
         wrong.append("--write: requires --gpu: a drafted stack file names the nodes that have these GPUs")
     _refuse(wrong)

@@ -63,7 +63,7 @@ def parser() -> ArgumentParser:
     _add_request(explained)
     shown = commands.add_parser("show", help="list the tensors of a model; without a model, list the catalogue")
     shown.add_argument("model", nargs="?", help="name, repository or directory")
-    recommended = commands.add_parser("recommend", help="list checkpoints and machines that fit, cheapest first")
+    recommended = commands.add_parser("recommend", help="list checkpoints and machines that fit, best first")
     _add_query(recommended)
     return top
 
@@ -124,7 +124,7 @@ def _gib(text: str) -> int:
 
 
 def _add_query(parser: ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="NAME", help="only this model, checkpoint or repository")
+    parser.add_argument("--model", metavar="NAME|DIR", help="only this model, checkpoint, repository or directory")
     parser.add_argument("--quality", choices=("good", "high", "frontier"))
     parser.add_argument("--budget", type=float, metavar="USD", dest="usd_per_hour", help="maximum dollars per hour")
     parser.add_argument("--gpu", metavar="NAME", help="GPU that is available; omit for EC2 instance types")
@@ -132,4 +132,5 @@ def _add_query(parser: ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, metavar="N", help="default: 1")
     parser.add_argument("--usd-per-gpu-hour", type=float, metavar="USD")
     parser.add_argument("--max-model-len", type=int, default=DEFAULT_CONTEXT, metavar="TOKENS")
-    parser.add_argument("--write", metavar="STACK", help="write the first result to Pulumi.STACK.yaml; requires --gpu")
+    parser.add_argument("--write", metavar="STACK", help="write a row to Pulumi.STACK.yaml; requires --gpu")
+    parser.add_argument("--row", metavar="ROW", help="number or checkpoint of the row to write; default: the first")

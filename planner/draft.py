@@ -47,7 +47,7 @@ def _opening(best: Recommendation, stack: str) -> Iterator[str]:
     nodes = "one node" if request.nodes == 1 else f"{request.nodes} nodes"
     gpus = f"{request.gpus_per_node} {find_gpu(request.gpu or '').title}"
     yield "# yaml-language-server: $schema=docs/stack.schema.json"
-    yield f"# {best.model.title} ({best.checkpoint.format}) on {nodes} with {gpus}: the smallest machine that fits."
+    yield f"# {best.model.title} ({best.checkpoint.format}) on {nodes} with {gpus}, the smallest machine that holds it."
     yield f"# Fill in the values in angle brackets, then: pulumi stack init {stack}"
     yield "config:"
     yield "  heavylift:cluster:"
@@ -73,7 +73,9 @@ def _nodes(best: Recommendation) -> Iterator[str]:
 
 def _weights(best: Recommendation) -> Iterator[str]:
     yield "  heavylift:model:"
-    yield f"    repository: {best.checkpoint.repository}"
+    from_directory = Path(best.checkpoint.repository).is_dir()
+    repository = "<repository of this checkpoint>" if from_directory else best.checkpoint.repository
+    yield f"    repository: {repository}"
     yield from _revision(best.checkpoint)
     if best.checkpoint.gguf:
         yield "    include:"
@@ -104,6 +106,10 @@ def _engine(best: Recommendation) -> Iterator[str]:
         yield f"    tensor_parallel: {layout.tp}"
     if "pipeline_parallel" not in engine.missing_settings and layout.pp > 1:
         yield f"    pipeline_parallel: {layout.pp}"
+    if layout.dp > 1:
+        yield f"    data_parallel: {layout.dp}"
     if request.expert_parallel:
         yield "    expert_parallel: true"
+    if layout.dcp > 1:
+        yield f"    decode_context_parallel: {layout.dcp}"
     yield f"    max_model_len: {request.max_model_len}"

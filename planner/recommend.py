@@ -1,25 +1,48 @@
-"""Recommendations: which checkpoints fit on which machines, and what they cost.
+"""Recommendations: which checkpoints fit on which machines, best first, and what they cost.
 
-Plans every checkpoint of the catalogue on every machine that is available or can be rented, and returns the cheapest
-machine for each checkpoint. Models are not ranked: quality is the class that the catalogue states.
+Plans every checkpoint on every machine that is available or can be rented, and returns the cheapest machine for each
+checkpoint. A checkpoint that is nearer to what its makers released goes before a smaller machine. Models are not
+ranked among themselves: quality is the class that the catalogue states.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import IntEnum
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
-from config.catalogue import Checkpoint, Instance, ModelFamily, find_checkpoint, find_gpu, instances, models
+from config.catalogue import Checkpoint, ModelFamily, find_checkpoint, find_gpu, models
+from config.checkpoint.directory import read_directory
+from config.checkpoint.model_spec import find_model
+from config.checkpoint.tensors import Place
 from engines.plan import Plan
 from engines.registry import engine_for, engine_of
 from engines.request import FitRequest
 from planner.fit import plan_only
+from planner.machines import Machines, machines
 
 DEFAULT_CONTEXT = 32_768
 """Enough for work on documents and code. Models with a shorter maximum are planned with their own."""
 
-_COUNTS = (1, 2, 4, 8)
-_NODES = (1, 2, 4)
+_QUALITIES = ("frontier", "high", "good", "small", "")
+_VERDICTS = {"fits": 0, "tight": 1}
+_PAYS = 1.5
+"""Our own choice: another layout on the same machine is worth a row from this many times the tokens on."""
+
+
+class Nearness(IntEnum):
+    """How near a checkpoint is to what its makers released."""
+
+    ORIGINAL = 0
+    """Released by the makers of the model."""
+    CLOSE = 1
+    """Somebody else's in 8 bits, or in 4-bit floating point with fine scales."""
+    FOUR_BITS = 2
+    FEWER_BITS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +50,7 @@ class Query:
     """What to recommend. Unset fields do not constrain the result."""
 
     model: str | None = None
-    """Name of a model, checkpoint or repository in the catalogue."""
+    """Name of a model, checkpoint or repository in the catalogue, or a directory with a checkpoint."""
     quality: str | None = None
     usd_per_hour: float | None = None
     gpu: str | None = None
@@ -37,19 +60,35 @@ class Query:
     max_model_len: int = DEFAULT_CONTEXT
     usd_per_gpu_hour: float | None = None
 
+    @property
+    def machines(self) -> Machines:
+        """What is available."""
+        return Machines(self.gpu, self.gpus_per_node, self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A checkpoint on the cheapest machine on which it fits."""
+    """A checkpoint on the cheapest machine on which it fits, or another layout there."""
 
     model: ModelFamily
     checkpoint: Checkpoint
     request: FitRequest
     plan: Plan
+    times_the_tokens: float = 1.0
+    """Tokens that the caches of all GPUs hold, as a multiple of those in the layout for one request."""
 
     @property
     def gpus(self) -> int:
         return self.request.nodes * self.request.gpus_per_node
+
+    @property
+    def nearness(self) -> Nearness:
+        return nearness(self.model, self.checkpoint)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the caches of all GPUs surely hold: each data-parallel rank has its own."""
+        return (self.plan.kv_tokens[0] if self.plan.kv_tokens else 0) * self.plan.layout.dp
 
     @property
     def machine(self) -> str:
@@ -61,17 +100,62 @@ class Recommendation:
         return name
 
 
-def recommend(query: Query) -> tuple[Recommendation, ...]:
-    """One recommendation for each checkpoint that fits, sorted by cost if known, else by number of GPUs.
+def nearness(model: ModelFamily, checkpoint: Checkpoint) -> Nearness:
+    """How near a checkpoint is to what the makers of its model released. The first checkpoint of a model is theirs."""
+    if checkpoint.gguf:
+        bits = re.search(r"Q(\d)", checkpoint.gguf.quantization)
+        width = int(bits[1]) if bits else 16
+        return Nearness.FEWER_BITS if width < 4 else Nearness.FOUR_BITS if width < 8 else Nearness.CLOSE
+    first = model.checkpoints[0] if model.checkpoints else checkpoint
+    if checkpoint.repository == first.repository:
+        return Nearness.ORIGINAL
+    if checkpoint.format == "int4":
+        return Nearness.FOUR_BITS
+    is_theirs = checkpoint.repository.split("/")[0] == first.repository.split("/")[0]
+    return Nearness.ORIGINAL if is_theirs else Nearness.CLOSE
 
-    Raises NotInCatalogueError for an unknown model or GPU.
+
+def recommend(query: Query) -> tuple[Recommendation, ...]:
+    """The checkpoints that fit, best first, each with other layouts of its machine that hold more tokens.
+
+    Raises NotInCatalogueError for an unknown model or GPU, and DirectoryError.
     """
     found = [best for model, checkpoint in _matching(query) if (best := _best(query, model, checkpoint)) is not None]
-    return tuple(sorted(found, key=lambda best: (best.plan.cost_per_hour_usd or 0.0, best.gpus, best.checkpoint.name)))
+    found.sort(key=_order)
+    return tuple(row for best in found for row in (best, *_other_layouts(best)))
+
+
+def with_more_nodes(query: Query, found: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
+    """For each model whose best checkpoint does not fit on the nodes that the query has: more of them, where that
+    checkpoint fits."""
+    if query.gpu is None or query.usd_per_hour is not None:
+        return ()
+    larger = []
+    for _, group in groupby(_matching(query), key=lambda pair: pair[0].name):
+        pairs = list(group)
+        model = pairs[0][0]
+        nearest = min(nearness(model, checkpoint) for _, checkpoint in pairs)
+        if any(row.model.name == model.name and row.nearness == nearest for row in found):
+            continue
+        wider = replace(query, nodes=max(query.nodes, query.machines.most_nodes))
+        fits = [_best(wider, model, checkpoint) for _, checkpoint in pairs if nearness(model, checkpoint) == nearest]
+        larger += sorted(filter(None, fits), key=_order)[:1]
+    return tuple(sorted(larger, key=_order))
+
+
+def _order(row: Recommendation) -> tuple[object, ...]:
+    """Best first: few bits last, then the class of the model, the checkpoint, and the smallest machine."""
+    quality = _QUALITIES.index(row.model.quality) if row.model.quality in _QUALITIES else len(_QUALITIES)
+    cost = row.plan.cost_per_hour_usd or 0.0
+    few = row.nearness is Nearness.FEWER_BITS
+    return few, quality, row.nearness, cost, row.gpus, _VERDICTS[row.plan.verdict], row.checkpoint.name
 
 
 def _matching(query: Query) -> Iterator[tuple[ModelFamily, Checkpoint]]:
     """The checkpoints that match the query. Small models are for experiments and are included only by name."""
+    if query.model and Path(query.model).is_dir():
+        yield read_directory(Path(query.model))
+        return
     named = query.model.lower() if query.model else None
     if named and named not in {model.name for model in models()}:
         find_checkpoint(named)
@@ -85,90 +169,75 @@ def _matching(query: Query) -> Iterator[tuple[ModelFamily, Checkpoint]]:
 
 def _best(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> Recommendation | None:
     """The cheapest machine that the planner accepts, then the smallest."""
-    accepted = [
-        Recommendation(model, checkpoint, request, plan)
-        for request in _requests(query, model, checkpoint)
-        if (plan := plan_only(request)).verdict in ("fits", "tight") and _affordable(query, plan)
-    ]
-    order = {"fits": 0, "tight": 1}
-    return min(
-        accepted,
-        key=lambda found: (found.plan.cost_per_hour_usd or 0.0, found.gpus, order[found.plan.verdict]),
-        default=None,
+    request = _request(query, model, checkpoint)
+    least = _least_bytes(checkpoint)
+    large_enough = (each for each in machines(query.machines, request) if each.memory_bytes >= least)
+    for _, alike in groupby(large_enough, key=lambda machine: machine.price):
+        accepted = [
+            Recommendation(model, checkpoint, tried, plan)
+            for machine in alike
+            for tried in _layouts(machine.request, model)
+            if (plan := plan_only(tried)).verdict in _VERDICTS and _affordable(query, plan)
+        ]
+        if accepted:
+            return min(accepted, key=lambda row: (row.gpus, _VERDICTS[row.plan.verdict]))
+    return None
+
+
+def _least_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes that its GPUs must have together at the least: a machine with fewer is not planned."""
+    model = find_model(checkpoint.name)
+    loaded = sum(group.bytes for group in model.groups if group.place is not Place.MTP)
+    return loaded or (model.staged_bytes or 0 if checkpoint.gguf else 0)
+
+
+def _request(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> FitRequest:
+    longest = checkpoint.max_context or _text(model).get("max_position_embeddings") or query.max_model_len
+    return FitRequest(
+        model=checkpoint.name,
+        engine=engine_for(checkpoint.format),
+        max_model_len=min(query.max_model_len, longest),
+        usd_per_gpu_hour=query.usd_per_gpu_hour,
     )
+
+
+def _text(model: ModelFamily) -> dict[str, Any]:
+    """The fields of the text model."""
+    return {**model.config, **(model.config.get("text_config") or {})}
+
+
+def _layouts(machine: FitRequest, model: ModelFamily) -> Iterator[FitRequest]:
+    """One request at a time over all GPUs, with the experts cut or spread."""
+    yield machine
+    if _spreads_experts(machine, model) and machine.gpus_per_node > 1:
+        yield replace(machine, expert_parallel=True)
+
+
+def _spreads_experts(request: FitRequest, model: ModelFamily) -> bool:
+    has_experts = _text(model).get("num_experts_per_tok") or _text(model).get("top_k_experts")
+    return bool(has_experts) and "expert_parallel" not in engine_of(request.engine).missing_settings
+
+
+def _other_layouts(best: Recommendation) -> Iterator[Recommendation]:
+    """Layouts of the same machine that hold more tokens where tensor parallelism copies the cache: attention in
+    data-parallel ranks with the experts spread, for many requests; the context over the ranks, for long ones."""
+    missing, tp = engine_of(best.request.engine).missing_settings, best.plan.layout.tp
+    if tp == 1 or best.plan.layout.pp > 1 or {"data_parallel", "decode_context_parallel"} & missing:
+        return
+    tried = [replace(best.request, decode_context_parallel=size) for size in (tp, tp // 2, tp // 4) if size > 1]
+    if _spreads_experts(best.request, best.model):
+        tried.append(replace(best.request, tensor_parallel=1, data_parallel=tp, expert_parallel=True))
+    by_kind: dict[bool, Recommendation] = {}
+    for request in tried:
+        plan = plan_only(request)
+        row = Recommendation(best.model, best.checkpoint, request, plan)
+        if plan.verdict in _VERDICTS and best.tokens and row.tokens >= _PAYS * best.tokens:
+            row = replace(row, times_the_tokens=row.tokens / best.tokens)
+            by_kind.setdefault(plan.layout.dp > 1, row)
+    yield from by_kind.values()
 
 
 def _affordable(query: Query, plan: Plan) -> bool:
     if query.usd_per_hour is None:
         return True
     return plan.cost_per_hour_usd is not None and plan.cost_per_hour_usd <= query.usd_per_hour
-
-
-def _requests(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> Iterator[FitRequest]:
-    """Requests for the checkpoint on every machine, with tensor and with expert parallelism."""
-    engine = engine_for(checkpoint.format)
-    spreads_experts = "expert_parallel" not in engine_of(engine).missing_settings
-    longest = checkpoint.max_context or model.config.get("max_position_embeddings") or query.max_model_len
-    request = FitRequest(
-        model=checkpoint.name,
-        engine=engine,
-        max_model_len=min(query.max_model_len, longest),
-        usd_per_gpu_hour=query.usd_per_gpu_hour,
-    )
-    for machine in _machines(query, request):
-        yield machine
-        if spreads_experts and model.config.get("num_experts_per_tok") and machine.gpus_per_node > 1:
-            yield replace(machine, expert_parallel=True)
-
-
-def _machines(query: Query, request: FitRequest) -> Iterator[FitRequest]:
-    if query.gpu is not None:
-        name = find_gpu(query.gpu).name
-        for count in _COUNTS:
-            if count <= query.gpus_per_node:
-                yield replace(request, gpu=name, gpus_per_node=count)
-        for nodes in _NODES:
-            if 1 < nodes <= query.nodes:
-                yield replace(request, gpu=name, nodes=nodes, gpus_per_node=query.gpus_per_node)
-        return
-    for instance in _rentable():
-        for nodes in _NODES:
-            if nodes == 1 or instance.gpus == max(_COUNTS):
-                yield replace(
-                    request,
-                    gpu=instance.gpu,
-                    gpus_per_node=instance.gpus,
-                    nodes=nodes,
-                    instance_type=instance.type,
-                    fabric="efa" if instance.efa_interfaces else "none",
-                )
-
-
-def _rentable() -> Iterator[Instance]:
-    """For each GPU and count, the cheapest instance type with a price."""
-    cheapest: dict[tuple[str, int], Instance] = {}
-    for instance in instances():
-        key = (instance.gpu, instance.gpus)
-        if instance.usd_per_hour is None:
-            continue
-        if key not in cheapest or instance.usd_per_hour < (cheapest[key].usd_per_hour or 0.0):
-            cheapest[key] = instance
-    yield from cheapest.values()
-
-
-def table(found: tuple[Recommendation, ...]) -> str:
-    """The recommendations as a text table."""
-    if not found:
-        return "No checkpoint in the catalogue fits. Try more GPUs, a larger budget or a shorter context."
-    lines = [f"{'checkpoint':<28}{'quality':<10}{'machine':<34}{'layout':<12}{'context':>9}{'$/h':>9}  verdict"]
-    for best in found:
-        layout = best.plan.layout
-        sizes = {"TP": layout.tp, "PP": layout.pp, "EP": layout.ep}
-        named = " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "TP1"
-        cost = best.plan.cost_per_hour_usd
-        price = "-" if cost is None else f"{cost:.2f}"
-        lines.append(
-            f"{best.checkpoint.name:<28}{best.model.quality:<10}{best.machine:<34}{named:<12}"
-            f"{best.request.max_model_len or 0:>9,}{price:>9}  {best.plan.verdict}"
-        )
-    return "\n".join(lines)

@@ -46,7 +46,7 @@ def test_every_model_that_can_be_planned_is_among_the_recommendations() -> None:
     assert {best.request.nodes for best in FOUND} == {1, 2, 4}, "single nodes and groups"
 
 
-@pytest.mark.parametrize("best", FOUND, ids=lambda best: f"{best.checkpoint.name}-{best.request.gpu}")
+@pytest.mark.parametrize("best", FOUND, ids=lambda best: f"{best.checkpoint.name}-{best.gpus}")
 def test_a_written_stack_wants_its_nodes_named_and_then_plans_the_same(best: Recommendation, program: Path) -> None:
     file = write_draft(best, "found", program)
     with pytest.raises(StackError) as refused:
@@ -77,13 +77,38 @@ def test_the_message_says_what_to_fill_in(program: Path, capsys: pytest.CaptureF
 
 def test_the_first_of_the_table_is_written(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("recommend", "--gpu", "h200", "--quality", "frontier", "--write", "found")) == 0
-    first = capsys.readouterr().out.splitlines()[1].split()[0]
+    first = capsys.readouterr().out.splitlines()[1].split()[1]
     repository = read_sections(program / "Pulumi.found.yaml")["model"]["repository"]
     assert first in {best.checkpoint.name for best in FOUND if best.checkpoint.repository == repository}
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("2", {"tensor_parallel": 8, "decode_context_parallel": 8}),
+        ("3", {"tensor_parallel": 1, "data_parallel": 8, "expert_parallel": True}),
+        ("kimi-k2.5-nvfp4", {"tensor_parallel": 8}),
+    ],
+)
+def test_any_row_is_written_by_its_number_or_checkpoint(row: str, expected: dict[str, object], program: Path) -> None:
+    query = ("recommend", "--gpu", "h200", "--model", "kimi-k2.5")
+    assert main((*query, "--write", "found", "--row", row)) == 0
+    sections = read_sections(program / "Pulumi.found.yaml")
+    kept = ("tensor_parallel", "data_parallel", "expert_parallel", "decode_context_parallel")
+    assert {name: value for name, value in sections["engine"].items() if name in kept} == expected
+
+
+def test_a_row_that_is_not_there_is_refused(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = ("recommend", "--gpu", "h200", "--model", "llama-3.1-8b")
+    assert main((*query, "--write", "found", "--row", "9")) == 2
+    assert "--row: 9 is not in the table: expected a number from 1 to" in capsys.readouterr().err
+    assert main((*query, "--row", "1")) == 2
+    assert "--row: requires --write" in capsys.readouterr().err
+    assert not (program / "Pulumi.found.yaml").exists()
+
+
 def test_a_known_commit_is_pinned_and_an_unknown_one_is_said_to_be(program: Path) -> None:
-    by_name = {best.checkpoint.name: best for best in FOUND}
+    by_name = {best.checkpoint.name: best for best in reversed(FOUND)}
     pinned = yaml.safe_load(write_draft(by_name["kimi-k2.5"], "pinned", program).read_text())
     assert pinned["config"]["heavylift:model"]["revision"] == "4d01dfe0332d63057c186e0b262165819efb6611"
     unpinned = write_draft(by_name["kimi-k2.5-nvfp4"], "unpinned", program).read_text()

@@ -42,9 +42,9 @@ def test_an_example_is_the_smallest_layout_that_is_recommended_for_the_tables_gp
     gpu, promised = _TABLE[model.title]
     expected = (_MORE_THAN_THE_TABLE_SAYS | _LESS_THAN_THE_TABLE_SAYS).get(model.title, promised)
 
-    found = [best for best in recommend(Query(gpu=gpu, nodes=1)) if best.model.title == model.title]
+    found = recommend(Query(model=model.name, gpu=gpu, nodes=1))
     assert min(best.gpus for best in found) == expected
-    [best] = [best for best in found if best.checkpoint.name == checkpoint.name]
+    best = next(best for best in found if best.checkpoint.name == checkpoint.name)
     plan = fit(request_of_stack(stack, None))
     assert (stack.nodes.gpu, stack.nodes.gpus_per_node) == (gpu, expected)
     assert plan.verdict == "fits"

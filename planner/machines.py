@@ -1,0 +1,86 @@
+"""The machines on which recommendations are planned: GPUs that are available, or EC2 instance types with a price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from config.catalogue import Instance, find_gpu, instances
+from engines.request import FitRequest
+
+_COUNTS = (1, 2, 4, 8)
+_NODES = (1, 2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """What is available."""
+
+    gpu: str | None
+    """None: EC2 instance types with a price."""
+    gpus_per_node: int
+    nodes: int
+
+    @property
+    def most_nodes(self) -> int:
+        """The most nodes of one server that are tried."""
+        return max(_NODES)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A request on one kind and number of nodes."""
+
+    request: FitRequest
+    price: float
+    """Dollars per hour, or the number of GPUs where that is not known: what machines are sorted by."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of its GPUs together."""
+        each = find_gpu(self.request.gpu or "").memory_bytes or 0
+        return each * self.request.gpus_per_node * self.request.nodes
+
+
+def machines(available: Machines, request: FitRequest) -> list[Machine]:
+    """The request on every machine, the cheapest first. Raises NotInCatalogueError for an unknown GPU."""
+    found = _of_gpu(available, request) if available.gpu is not None else _rentable(request)
+    return sorted(found, key=lambda machine: machine.price)
+
+
+def _of_gpu(available: Machines, request: FitRequest) -> Iterator[Machine]:
+    name = find_gpu(available.gpu or "").name
+    for count in _COUNTS:
+        if count <= available.gpus_per_node:
+            yield Machine(replace(request, gpu=name, gpus_per_node=count), count)
+    for nodes in _NODES:
+        if 1 < nodes <= available.nodes:
+            per_node = available.gpus_per_node
+            yield Machine(replace(request, gpu=name, nodes=nodes, gpus_per_node=per_node), nodes * per_node)
+
+
+def _rentable(request: FitRequest) -> Iterator[Machine]:
+    for instance in _cheapest_instances():
+        for nodes in _NODES:
+            if nodes == 1 or instance.gpus == max(_COUNTS):
+                of_instance = replace(
+                    request,
+                    gpu=instance.gpu,
+                    gpus_per_node=instance.gpus,
+                    nodes=nodes,
+                    instance_type=instance.type,
+                    fabric="efa" if instance.efa_interfaces else "none",
+                )
+                yield Machine(of_instance, (instance.usd_per_hour or 0.0) * nodes)
+
+
+def _cheapest_instances() -> Iterator[Instance]:
+    """For each GPU and count, the cheapest instance type with a price."""
+    cheapest: dict[tuple[str, int], Instance] = {}
+    for instance in instances():
+        key = (instance.gpu, instance.gpus)
+        if instance.usd_per_hour is None:
+            continue
+        if key not in cheapest or instance.usd_per_hour < (cheapest[key].usd_per_hour or 0.0):
+            cheapest[key] = instance
+    yield from cheapest.values()
