@@ -38,6 +38,8 @@ TOLERATED_SKEW_SECONDS = 300
 
 TRUST_ADVICE = "give the certificate authority in SSL_CERT_FILE, or for S3 in AWS_CA_BUNDLE"
 
+WHOLE_FILES = "from a hub, heavylift:stage.native_xet: true fetches whole files"
+
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 GONE = frozenset({401, 403, 404, 410})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -230,7 +232,9 @@ def _require_whole_file(response: urllib3.BaseHTTPResponse, file: RemoteFile, st
             raise SourceRefusal(f"{file.path}: a web page came instead of the file (a proxy's or login page?)")
         raise SourceRefusal(f"{file.path}: {length} bytes there, expected {file.size}")
     if start != 0 or end != file.size:
-        raise SourceRefusal(f"{file.path}: the server does not give ranges of a file (it answered 200, not 206)")
+        raise SourceRefusal(
+            f"{file.path}: the server does not give ranges of a file (it answered 200, not 206); {WHOLE_FILES}"
+        )
 
 
 def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> None:
@@ -241,6 +245,8 @@ def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> N
         raise SourceTrouble(text, wait)
     if response.status in GONE:
         raise AddressStale(text)
+    if response.status == 400:
+        raise SourceRefusal(f"{text} for a range; {WHOLE_FILES}")
     if response.status == 416:
         raise SourceRefusal(f"{file.path}: the file there is shorter than the expected {file.size} bytes")
     raise SourceRefusal(text)

@@ -28,9 +28,8 @@ class NodeFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
     allocatable: Mapping[str, str] = field(default_factory=dict)
-    """Quantity that all pods together can request, by resource."""
-    capacity: Mapping[str, str] = field(default_factory=dict)
-    """Quantity that the node has, by resource. `ephemeral-storage`: the kubelet's file system."""
+    """Quantity that all pods together can request, by resource. `ephemeral-storage`: of the kubelet's file system,
+    without the part at which it begins to evict pods."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,6 @@ def node_facts(node: dict[str, Any]) -> NodeFacts:
         labels=node["metadata"].get("labels") or {},
         taints=spec.get("taints") or [],
         allocatable=status.get("allocatable") or {},
-        capacity=status.get("capacity") or {},
     )
 
 

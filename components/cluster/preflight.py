@@ -132,7 +132,7 @@ def unmounted_disks(stack: StackConfig, nodes: Sequence[NodeFacts], needed: int 
         node.name: capacity
         for node in nodes
         if node.name in stack.nodes.names
-        and (capacity := whole(node.capacity.get("ephemeral-storage"))) is not None
+        and (capacity := whole(node.allocatable.get("ephemeral-storage"))) is not None
         and capacity < needed
     }
     if not small:
@@ -140,7 +140,7 @@ def unmounted_disks(stack: StackConfig, nodes: Sequence[NodeFacts], needed: int 
     sizes = ", ".join(f"{name} {gigabytes(size)}" for name, size in sorted(small.items())[:_MAX_NAMED])
     return (
         f"heavylift:weights.path: {path} must be the mount point of a disk of its own: the weights need "
-        f"{gigabytes(needed)}, and the kubelet's file system has less ({sizes})"
+        f"{gigabytes(needed)}, and pods get less of the kubelet's file system before it evicts them ({sizes})"
     )
 
 

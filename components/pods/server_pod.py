@@ -34,6 +34,12 @@ _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
 _PROGRAMS = {"name": "verifier", "mount_path": _PROGRAMS_MOUNT, "read_only": True}
 
 
+_SHARED_MEMORY = "shared-memory"
+
+_CLEAN_START = ("sh", "-c", 'rm -rf /dev/shm/* && exec "$@"', "sh")
+"""Start of a command. The volume of `/dev/shm` lives as long as the pod, so a container that restarts would find the
+segments of the process that failed, which fill it and count as the pod's memory."""
+
 _LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 """Label of the leaders. Only leaders serve requests."""
 
@@ -171,7 +177,7 @@ class ServerPod:
         return {
             "name": "engine",
             "image": self.serving.image,
-            "command": list(process.command),
+            "command": [*(_CLEAN_START if _SHARED_MEMORY in directories else ()), *process.command],
             "args": list(process.arguments),
             "env": self._environment(role),
             **({} if role is Role.WORKER else self._port_and_probes(process)),
@@ -215,7 +221,7 @@ class ServerPod:
         }
         if serving.shared_memory_bytes:
             size = whole_gibibytes(serving.shared_memory_bytes)
-            directories["shared-memory"] = ("/dev/shm", {"medium": "Memory", "size_limit": size})  # noqa: S108
+            directories[_SHARED_MEMORY] = ("/dev/shm", {"medium": "Memory", "size_limit": size})  # noqa: S108
         if serving.masked_directory:
             directories["masked"] = (serving.masked_directory, {})
         return directories

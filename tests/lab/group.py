@@ -50,7 +50,7 @@ class Group:
                 number = pod["metadata"]["labels"]["leaderworkerset.sigs.k8s.io/group-index"]
                 pods.setdefault(number, []).append(pod)
         return {
-            number: members[0]["spec"]["containers"][0]["command"][2]
+            number: members[0]["spec"]["containers"][0]["command"][-1]
             for number, members in pods.items()
             if len(members) == 2
         }

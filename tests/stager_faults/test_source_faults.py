@@ -104,6 +104,11 @@ def test_a_corrupted_small_file_is_found_by_its_git_blob_id(stage: RunStager, hu
         ({"kind": "length", "path": STORAGE, "by": 1}, f"{SHARD + 1} bytes there, expected {SHARD}"),
         ({"kind": "length", "path": STORAGE, "by": -1}, f"{SHARD - 1} bytes there, expected {SHARD}"),
         ({"kind": "ignore_range", "path": STORAGE}, "the server does not give ranges of a file"),
+        ({"kind": "ignore_range", "path": STORAGE}, "heavylift:stage.native_xet: true fetches whole files"),
+        (
+            {"kind": "status", "path": STORAGE, "status": 400},
+            "HTTP 400 for a range; from a hub, heavylift:stage.native",
+        ),
         ({"kind": "status", "path": STORAGE, "status": 404}, "HTTP 404"),
         ({"kind": "status", "path": STORAGE, "status": 403}, "HTTP 403"),
         ({"kind": "status", "path": "/api/models/*", "status": 403}, "HTTP 403"),

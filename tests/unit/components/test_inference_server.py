@@ -5,6 +5,8 @@ import base64
 import bz2
 import json
 import random
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -88,11 +90,25 @@ def environment(recording: Recording) -> dict[str, str]:
 
 def test_vllm_serves_the_staged_directory_under_the_repositorys_name() -> None:
     engine = engine_of(served())
-    assert engine["command"] == ["vllm", "serve", "/weights/669cddc777e743fa"]
+    assert engine["command"][-3:] == ["vllm", "serve", "/weights/669cddc777e743fa"]
     assert engine["args"] == [
         *("--served-model-name", "moonshotai/Kimi-K2.5", "--host", "0.0.0.0", "--port", "8000"),
         *("--tensor-parallel-size", "8"),
     ]
+
+
+def test_shared_memory_is_empty_when_the_container_starts_again_in_its_pod(tmp_path: Path) -> None:
+    command = engine_of(served())["command"]
+    assert command[:2] == ["sh", "-c"]
+    left = tmp_path / "psm_0a1b 2c"
+    left.mkdir()
+    (left / "segment").touch()
+    script = command[2].replace("/dev/shm", str(tmp_path))
+    assert script != command[2]
+    started = ["printf", "%s|", "vllm", "a b", "$HOME"]
+    result = subprocess.run(["sh", "-c", script, command[3], *started], capture_output=True, text=True, check=True)
+    assert result.stdout == "vllm|a b|$HOME|", "the engine gets its arguments as they are"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_llama_cpp_serves_the_staged_file_under_the_repositorys_name() -> None:

@@ -337,9 +337,9 @@ def test_disk_pressure_is_named_and_not_called_a_taint_that_the_stack_lacks() ->
 def test_weights_that_fit_only_on_a_disk_of_their_own_are_a_warning_where_no_mount_point_is_named() -> None:
     weights = {"kind": "local", "path": "/data/weights"}
     elsewhere = StackConfig.parse(SECTIONS | {"weights": weights})
-    small = replace(NODE, capacity={"ephemeral-storage": "500Gi"})
+    small = replace(NODE, allocatable={"ephemeral-storage": "500Gi"})
     words = unmounted_disks(elsewhere, [small], 1200 * GIB) or ""
     assert words.startswith("heavylift:weights.path: /data/weights must be the mount point of a disk of its own")
     assert "h200-0 536.9 GB" in words
-    assert unmounted_disks(elsewhere, [replace(NODE, capacity={"ephemeral-storage": "2Ti"})], 1200 * GIB) is None
+    assert unmounted_disks(elsewhere, [replace(NODE, allocatable={"ephemeral-storage": "2Ti"})], 1200 * GIB) is None
     assert unmounted_disks(STACK, [small], 1200 * GIB) is None, "the stack names the mount point"
