@@ -74,6 +74,7 @@ PLACE = (
     "engine.expert_offload",
     "engine.cpu_offload_gb",
     "engine.redundant_experts",
+    "engine.speculative_tokens",
     "engine.enforce_eager",
     "engine.host",
     "engine.served_name",

@@ -91,6 +91,8 @@ class FitRequest:
     language_model_only: bool = False
     """Leave the vision encoder out."""
     enable_prefix_caching: bool = True
+    speculative_tokens: int | None = None
+    """Tokens that the checkpoint's own layers for multi-token prediction draft. Unset: no speculative decoding."""
     yarn_factor: float | None = None
     """Stretch the context by so much with YaRN."""
     yarn_original_context: int | None = None

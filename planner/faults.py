@@ -22,6 +22,7 @@ _COUNTS = (
     "max_model_len",
     "max_num_seqs",
     "yarn_original_context",
+    "speculative_tokens",
     "max_num_batched_tokens",
     "block_size",
     "keep_revisions",

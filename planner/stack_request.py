@@ -63,6 +63,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         mm_encoder_tp_mode=engine.mm_encoder_tp_mode,
         language_model_only=engine.language_model_only,
         enable_prefix_caching=engine.enable_prefix_caching,
+        speculative_tokens=engine.speculative_tokens,
         yarn_factor=engine.yarn_factor,
         yarn_original_context=engine.yarn_original_context,
         enforce_eager=engine.enforce_eager,

@@ -17,6 +17,9 @@ from config.checkpoint.quantization import BF16, FP32, Quantization, Scheme
 from config.checkpoint.shape import Experts, GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
 from config.checkpoint.vision import Vision
 
+MTP_COPIES = "mtp_copies"
+"""Group of the embedding and head that a layer for multi-token prediction repeats; an engine shares the model's."""
+
 
 class Sharding(StrEnum):
     """What tensor parallelism does to a group."""
@@ -359,7 +362,7 @@ def _mtp(shape: Shape) -> Iterator[_Tensor]:
     yield _plain("mtp", shape.hidden, 2 * shape.hidden)
     yield _plain("mtp", 3, shape.hidden)
     if shape.mtp_copies:
-        yield _plain("mtp", 2 * shape.vocabulary, shape.hidden)
+        yield _plain(MTP_COPIES, 2 * shape.vocabulary, shape.hidden)
 
 
 def _vision(vision: Vision) -> Iterator[_Tensor]:

@@ -203,6 +203,8 @@ class Engine(TypedDict):
     """Serve without the vision encoder."""
     enable_prefix_caching: NotRequired[bool]
     """Reuse the KV cache of prompts with a common beginning."""
+    speculative_tokens: NotRequired[int]
+    """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
     yarn_factor: NotRequired[float]
     """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
     yarn_original_context: NotRequired[int]

@@ -336,6 +336,8 @@ class Engine(Section):
     """Serve without the vision encoder."""
     enable_prefix_caching: StrictBool = True
     """Reuse the KV cache of prompts with a common beginning."""
+    speculative_tokens: Count | None = None
+    """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
     yarn_factor: Annotated[float, Strict(), Field(gt=1, allow_inf_nan=False)] | None = None
     """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
     yarn_original_context: Count | None = None

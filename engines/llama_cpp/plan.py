@@ -52,6 +52,7 @@ MISSING_SETTINGS = frozenset(
         "mm_encoder_tp_mode",
         "language_model_only",
         "available_kv_gib",
+        "speculative_tokens",
         "yarn_factor",
         "yarn_original_context",
         "enforce_eager",

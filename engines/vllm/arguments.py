@@ -109,8 +109,11 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
 
 
 def _counted(request: FitRequest) -> list[str]:
-    """Settings of graphs, copies of experts and weights in host memory."""
+    """Settings of graphs, drafts, copies of experts and weights in host memory."""
     arguments = ["--enforce-eager"] if request.enforce_eager else []
+    if request.speculative_tokens is not None:
+        drafted = {"method": "mtp", "num_speculative_tokens": request.speculative_tokens}
+        arguments += ["--speculative-config", json.dumps(drafted)]
     if request.redundant_experts is not None:
         arguments += ["--enable-eplb", "--eplb-config", f'{{"num_redundant_experts": {request.redundant_experts}}}']
     if request.cpu_offload_gb is not None:

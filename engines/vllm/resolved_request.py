@@ -79,6 +79,13 @@ class ResolvedRequest:
         return vllm_compatibility(str(self.version), self.request.driver, self.gpu)
 
     @property
+    def drafts(self) -> int:
+        """Layers for multi-token prediction that are loaded; 0 where they have no formula."""
+        return (
+            self.model.shape.mtp_layers if self.request.speculative_tokens and can_draft(self.model, self.layout) else 0
+        )
+
+    @property
     def block(self) -> int:
         """Tokens of a KV block: as asked for, in multiples of what the backend takes."""
         if self.backend is None:
@@ -150,6 +157,21 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         # As vLLM does with its own default (engine/arg_utils.py, 0.33.0).
         return replace(resolved, sequences=min(resolved.sequences, resolved.batched_tokens))
     return resolved
+
+
+_DRAFTS = ("deepseek_v3", "deepseek_v32", "glm_moe_dsa")
+"""Model types whose layers for multi-token prediction are decoder layers of the model with one projection more
+(vllm/model_executor/models/deepseek_mtp.py, 0.33.0)."""
+
+
+def can_draft(model: ModelSpec, layout: Layout) -> bool:
+    """Whether what speculative decoding takes is known: a latent cache that is the same in each layer, and one stage,
+    which shares embedding and head with the drafting layers."""
+    attention = model.shape.attention
+    if not isinstance(attention, LatentAttention) or model.measured or layout.pp > 1:
+        return False
+    every = attention.indexer is None or len(attention.indexer.layers) == model.shape.layers
+    return every and model.family.config.get("model_type") in _DRAFTS
 
 
 def can_stretch(model: ModelSpec) -> bool:

@@ -40,7 +40,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
     """Bytes on one GPU of the stage with these layers, by what they are for; `tensors`: its checkpoint's, by group."""
     made = {
         "rotary_table": float(resolved.model.shape.rotary_table),
-        "latent_copies": _latent_copies(resolved, len(layers)),
+        "latent_copies": _latent_copies(resolved, len(layers) + resolved.drafts),
         "indexer_buffers": _indexer_buffers(resolved, layers),
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
@@ -71,7 +71,9 @@ def _indexer_buffers(resolved: ResolvedRequest, layers: range) -> float:
     if not isinstance(attention, LatentAttention) or attention.indexer is None:
         return 0.0
     own = sum(1 for layer in attention.indexer.layers if layer in layers)
-    rows = resolved.batched_tokens + own * (resolved.sequences + 1)
+    own += resolved.drafts
+    # The layers that draft have a buffer for a batch of their own (model_executor/models/deepseek_mtp.py).
+    rows = resolved.batched_tokens * (1 + resolved.drafts) + own * (resolved.sequences + 1)
     keys = own * attention.indexer.head_dim * resolved.model.shape.hidden
     stored = resolved.model.quantization.scheme("model.layers.0.self_attn.indexer.wk").bits
     return rows * attention.indexer.chosen * _INDEX_BYTES + keys * (16 - stored) / 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from config.checkpoint.tensors import Place, Sharding, TensorGroup
+from config.checkpoint.tensors import MTP_COPIES, Place, Sharding, TensorGroup
 from engines.plan import Layout
 
 
@@ -37,22 +37,23 @@ def stage_weights(
     window_kv_heads: int,
     vision_whole: bool,
     tied: bool,
+    drafts: bool,
 ) -> dict[str, float]:
     """Bytes on one GPU of a stage by group.
 
     `vision_whole`: the vision encoder is data-parallel, so each rank holds all of it. `tied`: the head is the
-    embedding, which the last stage then needs too.
+    embedding, which the last stage then needs too. `drafts`: the layers for multi-token prediction are loaded.
     """
     present = {
         Place.LAYERS: True,
         Place.EMBEDDING: first or (last and tied),
         Place.HEAD: last,
         Place.VISION: first,
-        Place.MTP: False,
+        Place.MTP: drafts and last,
     }
     sums: dict[str, float] = {}
     for group in groups:
-        if not present[group.place]:
+        if not present[group.place] or group.group == MTP_COPIES:
             continue
         size = group.bytes_within(layers) if group.place is Place.LAYERS else group.bytes
         parts = _parts(_sharding(group, layout), layout, kv_heads, window_kv_heads, vision_whole=vision_whole)

@@ -147,6 +147,7 @@ def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
         window_kv_heads=resolved.window_kv_heads,
         vision_whole=resolved.request.mm_encoder_tp_mode == "data",
         tied=resolved.model.shape.tied_embeddings,
+        drafts=resolved.drafts > 0,
     )
 
 
@@ -171,6 +172,7 @@ def _stage(
         prefix_caching=resolved.request.enable_prefix_caching,
         rules=rules,
     )
+    pool = _with_drafts(pool, len(ranges[index]), resolved.drafts)
     given = resolved.request.available_kv_gib
     left = budget - weights
     return PipelineStage(
@@ -183,12 +185,23 @@ def _stage(
     )
 
 
+def _with_drafts(pool: Pool, layers: int, drafts: int) -> Pool:
+    """The pool with the cache of layers for multi-token prediction, which are like the others of the stage."""
+    per_block, per_token = pool.block_bytes // layers, pool.bytes_per_token // layers
+    return replace(
+        pool,
+        block_bytes=pool.block_bytes + drafts * per_block,
+        bytes_per_token=pool.bytes_per_token + drafts * per_token,
+    )
+
+
 def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
     """Every respect in which no public log that the overhead was fitted to is near the request."""
     settings = {
         "data parallelism": resolved.layout.dp > 1,
         "decode context parallelism": resolved.layout.dcp > 1,
         "linear attention": resolved.model.shape.linear is not None,
+        "speculative decoding": resolved.request.speculative_tokens is not None,
         "eager mode": resolved.request.enforce_eager,
         "balanced experts": resolved.request.redundant_experts is not None,
         "weights in host memory": resolved.request.cpu_offload_gb is not None,

@@ -23,6 +23,7 @@ def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     yield from _block(resolved)
     yield from _newer_settings(resolved)
     yield from _stretch(resolved)
+    yield from _drafts(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, resolved.request.extra_args)
 
@@ -65,12 +66,12 @@ def _architecture(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 _SETTINGS_READ_IN = Version(0, 33, 0)
-"""The release whose code says what `cpu_offload_gb`, `redundant_experts` and `yarn_factor` do."""
+"""The release whose code says what the settings below do."""
 
 
 def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Settings whose memory is known of the newest release only."""
-    settings = ("cpu_offload_gb", "redundant_experts", "yarn_factor")
+    settings = ("cpu_offload_gb", "redundant_experts", "speculative_tokens", "yarn_factor")
     names = [name for name in settings if getattr(resolved.request, name) is not None]
     if names and resolved.version < _SETTINGS_READ_IN:
         text = f"What {' and '.join(names)} do in vLLM {resolved.version} is not known."
@@ -85,6 +86,18 @@ def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"vLLM {resolved.version} aborts running requests when a pod terminates: engine.drain needs "
             f"{DRAINS_SINCE} or newer.",
         )
+
+
+def _drafts(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Speculative decoding by layers that the model does not have, or that have no formula."""
+    if resolved.request.speculative_tokens is None:
+        return
+    if not resolved.model.shape.mtp_layers:
+        text = f"{resolved.model.name} has no layer for multi-token prediction."
+        yield rejected("no_draft_layers", text, "Leave speculative_tokens out.")
+    elif not resolved.drafts:
+        text = f"What speculative decoding of {resolved.model.name} takes in this layout is not known."
+        yield unknown("drafts_not_known", text, "Leave speculative_tokens out, or measure it on the machine.")
 
 
 def _stretch(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -77,3 +77,40 @@ def test_weights_that_stay_in_host_memory_leave_the_gpu_and_need_the_pods_memory
 @pytest.mark.parametrize("flag", ["--enforce-eager", "--enable-eplb", "--eplb-config", "--cpu-offload-gb"])
 def test_a_setting_of_its_own_is_not_given_as_an_extra_argument(flag: str) -> None:
     assert codes(plan("kimi-k2.5", extra_args=(flag, "1"))) == {"argument_of_the_plan"}
+
+
+def test_the_layer_that_drafts_is_held_and_has_a_cache_as_the_others() -> None:
+    """DeepSeek-V3's decoder layer with experts, once more, with a projection of 2 x 7,168 x 7,168 in 16 bits and five
+    norms that are whole on every rank; embedding and head are those of the model (vLLM 0.33.0, deepseek_mtp.py)."""
+    more = _weights("deepseek-v3", speculative_tokens=1) - _weights("deepseek-v3")
+    experts = 256 * 3 * 7168 * 2048 / 8
+    shared = 3 * 7168 * 2048 / 8
+    attention = 7168 * 1536 + 7168 * 576 + (1536 * 24_576 + 512 * 32_768 + 16_384 * 7168) / 8
+    router = 256 * 7168 * 2
+    projection = 2 * 7168 * 7168 * 2
+    copies = 512 * 32_768 * 2 / 8
+    expected = experts + shared + attention + router + projection + copies
+    # Scales of blocks and norms are 0.03%.
+    assert more * GIB == pytest.approx(expected, rel=0.001)
+    planned, plain = plan("deepseek-v3", speculative_tokens=1), plan("deepseek-v3")
+    assert planned.per_gpu is not None
+    assert plain.per_gpu is not None
+    assert (planned.per_gpu.kv_bytes_per_token, plain.per_gpu.kv_bytes_per_token) == (62 * 1152, 61 * 1152)
+    at = planned.engine_args.index("--speculative-config")
+    assert planned.engine_args[at + 1] == '{"method": "mtp", "num_speculative_tokens": 1}'
+    assert "speculative decoding" in planned.overhead_widened_by
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "code"),
+    [
+        ("kimi-k2.5", {}, "no_draft_layers"),
+        ("qwen3.5-397b-a17b", {}, "drafts_not_known"),
+        ("glm-5.2-fp8", {}, "drafts_not_known"),
+        ("deepseek-v3", {"nodes": 2}, "drafts_not_known"),
+        ("deepseek-v3", {"engine_version": "0.20.2"}, "setting_not_known"),
+        ("deepseek-v3", {"speculative_tokens": 0}, "value_not_valid"),
+    ],
+)
+def test_drafts_without_a_formula_leave_the_verdict_open(model: str, settings: dict[str, Any], code: str) -> None:
+    assert code in codes(plan(model, **{"speculative_tokens": 2, **settings}))

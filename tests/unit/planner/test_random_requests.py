@@ -52,6 +52,7 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "redundant_experts": (None, None, None, None, 0, 8, 31),
     "cpu_offload_gb": (None, None, None, None, 8.0, 500.0),
     "host_memory_bytes": (None, 2**40),
+    "speculative_tokens": (None, None, None, None, 1, 3),
     "yarn_factor": (None, None, None, None, 2.0),
     "yarn_original_context": (None, None, None, None, None, 8192),
     "engine_version": (None, None, None, "0.6.5", "0.11.0", "0.20.2", "0.28.0"),
