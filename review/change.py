@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -119,7 +119,7 @@ class Report:
     stacks: Sequence[StackChange] = ()
     unchanged: int = 0
     """Stacks that are the same on both sides."""
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
     """What a reader must know about the comparison itself."""
 
     @property

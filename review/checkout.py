@@ -25,6 +25,9 @@ from stager.lockfile import read_lock
 
 _STACK_FILE = re.compile(r"Pulumi\..+\.yaml", re.DOTALL)
 
+_MOST_SAID = 300
+"""Characters of another commit's error."""
+
 
 class ReviewError(Exception):
     """The report cannot be made. The message says what to do."""
@@ -156,7 +159,7 @@ def _planned(root: Path, files: Sequence[str]) -> Stacks:
     )
     if ended.returncode:
         last = ended.stderr.strip().splitlines()[-1:] or ["it ended without a message"]
-        raise PlannerError(f"the planner does not run: {last[0]}")
+        raise PlannerError(f"the planner does not run: {last[0][:_MOST_SAID]}")
     return read_stacks(root, json.loads(ended.stdout))
 
 

@@ -25,6 +25,8 @@ NOTHING = f"{MARKER}\nThis pull request changes the plan of no stack.\n"
 """Stands in a comment whose earlier report no longer holds."""
 
 _ICONS = {"fits": "✅", "tight": "⚠️", "rejected": "❌", "invalid": "❌", "unknown": "❔", "deleted": "🗑️"}
+_WAY_TO_ALL = "`python -m review plan --base REF` prints everything."
+_ROOM_FOR_NOTES = 500
 _MOST_FILES = 50
 _MOST_NAME = 100
 
@@ -50,16 +52,17 @@ def markdown(report: Report) -> str:
         return ""
     footer = _footer(report)
     parts = [part for change in report.stacks for part in _parts(change)]
-    room = LIMIT - len(MARKER) - len(footer) - 500
+    room = LIMIT - len(MARKER) - len(footer) - _ROOM_FOR_NOTES
     kept = _fitting(parts, room)
     left_out = len(parts) - len(kept)
-    cut = [f"> {left_out} parts are left out, since a comment has a limit: {_READ_ALL}"] if left_out else []
+    cut = (
+        [f"> {counted(left_out, 'part')} of the report left out, since a comment has a limit. {_WAY_TO_ALL}"]
+        if left_out
+        else []
+    )
     titles = [part for part in kept if part.rank is _Rank.VERDICT]
     body = [part.text for part in kept] if len(kept) > len(titles) else _titles(report, titles, room)
     return "\n\n".join([MARKER + "\n" + body[0], *body[1:], *cut, footer]) + "\n"
-
-
-_READ_ALL = "`python -m review plan --base REF` prints them."
 
 
 def _fitting(parts: list[_Part], room: int) -> list[_Part]:
@@ -83,8 +86,11 @@ def _titles(report: Report, titles: list[_Part], room: int) -> list[str]:
             break
         shown.append(title.text)
     if others := report.stacks[len(shown) :]:
-        counted = ", ".join(f"{count} {verdict}" for verdict, count in Counter(each.verdict for each in others).items())
-        shown.append(f"### … and {len(others)} more stacks: {counted}")
+        verdicts = Counter(each.verdict for each in others)
+        shown.append(
+            f"### … and {len(others)} more stacks: "
+            + ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        )
     return shown
 
 
@@ -93,7 +99,8 @@ def _parts(change: StackChange) -> Iterator[_Part]:
     yield _Part(_Rank.VERDICT, f"### {_ICONS[change.verdict]} {code(name)} {headline(change, prose)}")
     if wrong := list(problems(change)):
         kind = "CAUTION" if change.verdict in ("rejected", "invalid") else "WARNING"
-        yield _Part(_Rank.REASONS, "\n> \n".join([f"> [!{kind}]", *_quoted(wrong)]).replace("]\n> \n", "]\n", 1))
+        reasons = "\n>\n".join(f"> {_named(*each)}" for each in wrong)
+        yield _Part(_Rank.REASONS, f"> [!{kind}]\n{reasons}")
     if said := list(notes(change)):
         yield _Part(_Rank.REASONS, "\n\n".join(said))
     if change.rows:
@@ -104,10 +111,6 @@ def _parts(change: StackChange) -> Iterator[_Part]:
         yield _details(_files_title(change), _files(change.files))
     if change.settings:
         yield _details(f"{counted(len(change.settings), 'key')} of the stack file", _settings(change.settings))
-
-
-def _quoted(wrong: list[tuple[str, str]]) -> Iterator[str]:
-    return (f"> {_named(*each)}" for each in wrong)
 
 
 def _named(name: str, text: str) -> str:
