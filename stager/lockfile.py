@@ -17,6 +17,7 @@ from stager.manifest import Manifest
 
 LOCK_VERSION = 1
 MOST_SHOWN = 8  # problems of one lock
+MOST_TEXT = 200  # characters of an entry that is wrong
 
 
 def render_lock(listing: Listing) -> str:
@@ -95,7 +96,8 @@ def _problems(lock: Any) -> Iterator[str]:
 
 def _entry_problems(entry: Any) -> Iterator[str]:
     if not isinstance(entry, dict) or not isinstance(entry.get("path"), str) or not is_safe(entry["path"]):
-        yield f"file entry {entry!r} has no usable path"
+        text = repr(entry)
+        yield f"file entry {text[:MOST_TEXT]}{'...' if len(text) > MOST_TEXT else ''} has no usable path"
         return
     size, sha256 = entry.get("size"), entry.get("sha256")
     if type(size) is not int or not 0 <= size <= MOST_BYTES:

@@ -65,3 +65,11 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(StagerError) as refused:
         parse_lock(text, "x")
     assert str(refused.value).count(";") == 3
+
+
+def test_a_path_of_thousands_of_digits_is_one_short_line() -> None:
+    """As a set of so many shards, which no number holds."""
+    with pytest.raises(StagerError) as refused:
+        parse_lock(lock(files=[{"path": f"m-1-of-{'9' * 4400}.gguf", "size": 1, "sha256": "a" * 64}]), "x")
+    assert "has no usable path" in str(refused.value)
+    assert len(str(refused.value)) < 300
