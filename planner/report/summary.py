@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.catalogue import NotInCatalogueError, engine_facts, find_gpu
+from config.checkpoint.directory import DirectoryError
+from config.checkpoint.model_spec import find_model
 from config.units import duration
 from engines.plan import Plan
 from engines.registry import engine_of
@@ -118,7 +120,8 @@ def _cache(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
 def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
     parts = []
     if plan.weights_bytes is not None and plan.disk_bytes is not None:
-        parts.append(f"weights {plan.weights_bytes / 1e9:.1f} GB, volume {plan.disk_bytes / 1e9:.1f} GB")
+        computed = " (computed from its shapes)" if _is_computed(request) else ""
+        parts.append(f"weights {plan.weights_bytes / 1e9:.1f} GB{computed}, volume {plan.disk_bytes / 1e9:.1f} GB")
     if plan.download_seconds is not None and plan.load_seconds is not None:
         parts.append(f"download {duration(plan.download_seconds)}, load {duration(plan.load_seconds)}")
     if plan.cost_per_hour_usd is not None:
@@ -127,6 +130,17 @@ def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
         parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
     if parts:
         yield "logistics", "; ".join(parts)
+
+
+def _is_computed(request: FitRequest) -> bool:
+    """Whether the size of the files is not published, but the sum of the tensors that follow from the shapes."""
+    if request.weights_bytes is not None:
+        return False
+    try:
+        model = find_model(request.model, request.include)
+    except (NotInCatalogueError, DirectoryError):
+        return False
+    return model.checkpoint.staged_bytes is None and not model.measured
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from config.catalogue import (
     engine_flags,
 )
+from config.checkpoint.compressed import CompressedAttention
 from config.checkpoint.shape import LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
@@ -61,7 +62,14 @@ def _asked_quantization(resolved: ResolvedRequest) -> Iterator[Finding]:
 
 
 def _attention(resolved: ResolvedRequest) -> Iterator[Finding]:
-    if resolved.backend is None and resolved.capability is None:
+    if resolved.backend is None and isinstance(resolved.model.shape.attention, CompressedAttention):
+        yield unknown(
+            "compressed_attention_on_this_gpu",
+            f"{resolved.model.name} has compressed attention, whose cache was compared with vLLM on compute capability "
+            f"9.0 and 10.x only; {capability_of(resolved)}.",
+            "Measure it on the machine itself.",
+        )
+    elif resolved.backend is None and resolved.capability is None:
         yield unknown(
             "sparse_attention_on_amd",
             f"{resolved.model.name} has sparse latent attention, which vLLM serves on AMD GPUs with AITER's kernels "

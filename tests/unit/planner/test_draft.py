@@ -40,8 +40,8 @@ def filled_in(file: Path) -> StackConfig:
 
 
 def test_every_model_that_can_be_planned_is_among_the_recommendations() -> None:
-    unknown = {"kimi-k3", "nemotron-3-super"}
-    """The attention of one and the quantisation of the other are not known to the planner."""
+    unknown = {"kimi-k3", "minimax-m3", "step-3.7-flash", "nemotron-3-super"}
+    """The attention of two, the tensors of one and the quantisation of the last are not known to the planner."""
     assert {best.model.name for best in FOUND} == {model.name for model in models()} - unknown
     assert {best.request.nodes for best in FOUND} == {1, 2, 4}, "single nodes and groups"
 

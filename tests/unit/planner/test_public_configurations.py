@@ -10,6 +10,7 @@ from config.checkpoint.model_spec import find_model
 from engines.request import FitRequest
 from planner.fit import plan_only
 from planner.report.oracle import DATA
+from planner.report.summary import summary
 from tests.oracle.pairs import write_checkpoint
 
 CONFIGURATIONS = [
@@ -47,3 +48,21 @@ def test_a_configuration_is_planned_or_its_reason_is_listed(entry: dict[str, Any
 
 def test_few_are_unknown() -> None:
     assert len(UNKNOWN) <= MOST_UNKNOWN
+
+
+@pytest.mark.parametrize("gpu", ["rtx-pro-6000", "mi300x", "a100-80gb"])
+def test_compressed_attention_is_unknown_where_its_cache_was_not_compared(gpu: str) -> None:
+    planned = plan_only(FitRequest(model="deepseek-v4-flash", gpu=gpu, gpus_per_node=8))
+    assert planned.verdict == "unknown"
+    assert "compressed_attention_on_this_gpu" in [problem.code for problem in planned.problems]
+
+
+def test_a_size_that_is_not_published_is_marked_as_computed() -> None:
+    """Kimi-K2.5's size is published, DeepSeek-V3's follows from its shape, and a stack's lock file states it."""
+    for model, stated, marked in (
+        ("kimi-k2.5", None, False),
+        ("deepseek-v3", None, True),
+        ("deepseek-v3", 700 * 10**9, False),
+    ):
+        request = FitRequest(model=model, gpu="h200", weights_bytes=stated)
+        assert ("(computed from its shapes)" in summary(request, plan_only(request))) == marked
