@@ -39,7 +39,7 @@ _VISION_COUNTS = (
 )  # fmt: skip
 _NESTED = ("text_config", "vision_config", "quantization_config", "rope_parameters", "rope_scaling")
 _LISTS = {
-    "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
+    "architectures": str, "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
     "hybrid_layer_pattern": int, "block_configs": Mapping, "compress_ratios": int,
 }  # fmt: skip
 """Lists, and what they are of."""

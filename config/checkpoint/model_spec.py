@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkpoint
-from config.checkpoint.compressed import CompressedAttention
+from config.checkpoint.attention import CompressedAttention
 from config.checkpoint.directory import read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization, with_expert_type
 from config.checkpoint.rotary import with_yarn

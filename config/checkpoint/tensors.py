@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from config.checkpoint.compressed import INDEXED, CompressedAttention
+from config.checkpoint.attention import (
+    INDEXED,
+    CompressedAttention,
+    GroupedAttention,
+    LatentAttention,
+    LinearAttention,
+    Mamba,
+)
 from config.checkpoint.quantization import BF16, FP32, Quantization, Scheme
-from config.checkpoint.shape import Experts, GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
+from config.checkpoint.shape import Experts, Shape
 from config.checkpoint.vision import Vision
 
 MTP_COPIES = "mtp_copies"

@@ -14,6 +14,7 @@ from itertools import accumulate
 from math import ceil
 
 from config.catalogue import Gpu, find_gpu
+from config.checkpoint.attention import GroupedAttention, LatentAttention
 from config.checkpoint.gguf_tensors import (
     GgufTensor,
     derived_tensors,
@@ -23,7 +24,7 @@ from config.checkpoint.gguf_tensors import (
     listed_tensors,
 )
 from config.checkpoint.model_spec import ModelSpec
-from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
+from config.checkpoint.shape import Shape
 from config.units import GIB
 from engines.llama_cpp.placement import DEFAULT_UBATCH, Placement, placement_of
 from engines.request import FitRequest

@@ -12,9 +12,9 @@ from config.catalogue import (
     engine_facts,
     find_gpu,
 )
+from config.checkpoint.attention import GroupedAttention, LatentAttention
 from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.rotary import can_be_stretched
-from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.engine_name import EngineName
 from engines.plan import Layout, Pods
 from engines.request import FitRequest

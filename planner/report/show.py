@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.catalogue import models
-from config.checkpoint.compressed import CompressedAttention
+from config.checkpoint.attention import CompressedAttention, GroupedAttention, LatentAttention
 from config.checkpoint.model_spec import ModelSpec
-from config.checkpoint.shape import GroupedAttention, LatentAttention
 from config.checkpoint.tensors import Place
 
 

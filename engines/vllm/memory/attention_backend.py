@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.checkpoint.compressed import CompressedAttention
-from config.checkpoint.shape import GroupedAttention, LatentAttention, Shape
+from config.checkpoint.attention import CompressedAttention, GroupedAttention, LatentAttention
+from config.checkpoint.shape import Shape
 
 DEFAULT_BLOCK = 16
 

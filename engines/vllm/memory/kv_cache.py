@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from config.checkpoint.compressed import CompressedAttention
-from config.checkpoint.shape import GroupedAttention, LatentAttention, LinearAttention, Mamba, Shape
+from config.checkpoint.attention import CompressedAttention, GroupedAttention, LatentAttention, LinearAttention, Mamba
+from config.checkpoint.shape import Shape
 from engines.vllm.memory.attention_backend import DEFAULT_BLOCK, Backend
 from engines.vllm.memory.packed_pool import packed_blocks
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from config.checkpoint.compressed import CompressedAttention
+from config.checkpoint.attention import CompressedAttention, LatentAttention
 from config.checkpoint.quantization import FP8_BLOCK, MXFP4, NVFP4, Scheme
-from config.checkpoint.shape import Experts, LatentAttention
+from config.checkpoint.shape import Experts
 from config.checkpoint.tensors import Place, Sharding
 from engines.versions import Version
 from engines.vllm.resolved_request import ResolvedRequest

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from config.checkpoint.compressed import INDEXED, CompressedAttention
+from config.checkpoint.attention import INDEXED, CompressedAttention
 
 _ALIGNMENT = 576
 """Bytes that a page is a multiple of (`vllm/models/deepseek_v4`)."""

@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from config.catalogue import (
     engine_flags,
 )
-from config.checkpoint.compressed import CompressedAttention
-from config.checkpoint.shape import LatentAttention
+from config.checkpoint.attention import CompressedAttention, LatentAttention
 from config.engine_name import EngineName
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.releases import by_release, release_rule

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from config.checkpoint.compressed import CompressedAttention
-from config.checkpoint.shape import GroupedAttention
+from config.checkpoint.attention import CompressedAttention, GroupedAttention
 from engines.finding import Finding, rejected, unknown, warning
 from engines.plan import Layout
 from engines.request import FitRequest

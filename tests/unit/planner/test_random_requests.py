@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from config.catalogue import gpus, models
+from config.checkpoint.attention import GroupedAttention
 from config.checkpoint.model_spec import ModelSpec, find_model
-from config.checkpoint.shape import GroupedAttention
 from config.engine_name import EngineName
 from engines.plan import Plan
 from engines.vllm.flags import FLAGS
