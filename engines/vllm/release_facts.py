@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from config.catalogue import VllmRelease, vllm_releases
 from engines.versions import Version
 from engines.vllm.memory.kv_cache import PoolRules
 
 
+@cache
 def facts_of(version: Version) -> VllmRelease:
     """The tables of a release: of itself, or of the newest one before it that was read, or else of the oldest."""
     before = [found for found in vllm_releases() if Version.parse(found.release) <= version]
