@@ -20,6 +20,7 @@ from planner import fit
 START = ProcessStart(
     directory="/weights/0",
     served_name="acme/model",
+    host="0.0.0.0",
     model_file="model.gguf",
     arguments=(),
     nodes=1,
