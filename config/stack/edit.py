@@ -58,7 +58,9 @@ def with_keys_of(text: str, source: str, paths: Sequence[str]) -> str:
     for edit in ordered[::-1]:  # from the last to the first, so that places stay true
         changed = changed[: edit.start] + edit.written + changed[edit.end :]
     if _document(changed) != _expected(text, source, paths):
-        raise _refusal(paths, "they cannot be replaced without changing other keys, as with anchors and merges")
+        raise _refusal(
+            paths, "they cannot be replaced without changing other keys, as with anchors, merges and blocks of text"
+        )
     return changed
 
 

@@ -6,7 +6,7 @@ import re
 import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from review.text import WORD_JOINER, code, code_block, prose, visible, without_credentials
@@ -55,11 +55,13 @@ def test_a_hostile_name_is_read_as_it_stands(name: str) -> None:
     assert_read_as_it_stands(name)
 
 
+@settings(deadline=None)
 @given(ACTIVE)
 def test_prose_is_read_as_it_stands(text: str) -> None:
     assert_read_as_it_stands(text)
 
 
+@settings(deadline=None)
 @given(ACTIVE)
 @example("a\\|b")
 def test_prose_keeps_to_its_table_cell(text: str) -> None:
@@ -68,6 +70,7 @@ def test_prose_keeps_to_its_table_cell(text: str) -> None:
     assert "<td>last</td>" in fragment
 
 
+@settings(deadline=None)
 @given(ACTIVE)
 def test_a_code_span_shows_the_name(text: str) -> None:
     for markdown in (f"### {code(text)} fits", f"| a | b |\n|--|--|\n| {code(text)} | last |"):
@@ -77,6 +80,7 @@ def test_a_code_span_shows_the_name(text: str) -> None:
         assert html.unescape(shown).strip() == visible(text).replace("|", "│").strip()
 
 
+@settings(deadline=None)
 @given(st.lists(ACTIVE, min_size=1, max_size=3))
 def test_a_code_block_ends_where_it_should(lines: list[str]) -> None:
     fragment = rendered(code_block([f"+ {line}" for line in lines], "diff") + "\n\nlast")
