@@ -74,6 +74,8 @@ PLACE = (
     "engine.expert_offload",
     "engine.cpu_offload_gb",
     "engine.redundant_experts",
+    "engine.max_loras",
+    "engine.max_lora_rank",
     "engine.speculative_tokens",
     "engine.enforce_eager",
     "engine.host",

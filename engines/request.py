@@ -91,6 +91,10 @@ class FitRequest:
     language_model_only: bool = False
     """Leave the vision encoder out."""
     enable_prefix_caching: bool = True
+    max_loras: int | None = None
+    """LoRA adapters that a batch may use. Unset: none are served."""
+    max_lora_rank: int | None = None
+    """The largest rank of an adapter. Unset: the engine's default."""
     speculative_tokens: int | None = None
     """Tokens that the checkpoint's own layers for multi-token prediction draft. Unset: no speculative decoding."""
     yarn_factor: float | None = None

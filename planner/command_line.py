@@ -98,6 +98,8 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--quantization", metavar="METHOD")
     group.add_argument("--mm-encoder-tp-mode", choices=("data", "weights"))
     group.add_argument("--language-model-only", action="store_true", default=None)
+    group.add_argument("--max-loras", type=int, metavar="N", help="LoRA adapters in a batch")
+    group.add_argument("--max-lora-rank", type=int, metavar="R", help="default: 16")
     group.add_argument("--speculative-tokens", type=int, metavar="N", help="that the model's MTP layers draft")
     group.add_argument("--yarn-factor", type=float, metavar="F", help="stretch the context by so much with YaRN")
     group.add_argument("--yarn-original-context", type=int, metavar="TOKENS", help="default: the model's maximum")

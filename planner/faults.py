@@ -23,6 +23,8 @@ _COUNTS = (
     "max_num_seqs",
     "yarn_original_context",
     "speculative_tokens",
+    "max_loras",
+    "max_lora_rank",
     "max_num_batched_tokens",
     "block_size",
     "keep_revisions",

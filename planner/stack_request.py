@@ -63,6 +63,8 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         mm_encoder_tp_mode=engine.mm_encoder_tp_mode,
         language_model_only=engine.language_model_only,
         enable_prefix_caching=engine.enable_prefix_caching,
+        max_loras=engine.max_loras,
+        max_lora_rank=engine.max_lora_rank,
         speculative_tokens=engine.speculative_tokens,
         yarn_factor=engine.yarn_factor,
         yarn_original_context=engine.yarn_original_context,

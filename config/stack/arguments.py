@@ -203,6 +203,10 @@ class Engine(TypedDict):
     """Serve without the vision encoder."""
     enable_prefix_caching: NotRequired[bool]
     """Reuse the KV cache of prompts with a common beginning."""
+    max_loras: NotRequired[int]
+    """LoRA adapters that a batch may use; unset: none are served."""
+    max_lora_rank: NotRequired[int]
+    """Largest rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512; unset: 16."""
     speculative_tokens: NotRequired[int]
     """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
     yarn_factor: NotRequired[float]

@@ -336,6 +336,10 @@ class Engine(Section):
     """Serve without the vision encoder."""
     enable_prefix_caching: StrictBool = True
     """Reuse the KV cache of prompts with a common beginning."""
+    max_loras: Count | None = None
+    """LoRA adapters that a batch may use; unset: none are served."""
+    max_lora_rank: Count | None = None
+    """Largest rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512; unset: 16."""
     speculative_tokens: Count | None = None
     """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
     yarn_factor: Annotated[float, Strict(), Field(gt=1, allow_inf_nan=False)] | None = None

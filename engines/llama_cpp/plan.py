@@ -52,6 +52,8 @@ MISSING_SETTINGS = frozenset(
         "mm_encoder_tp_mode",
         "language_model_only",
         "available_kv_gib",
+        "max_loras",
+        "max_lora_rank",
         "speculative_tokens",
         "yarn_factor",
         "yarn_original_context",

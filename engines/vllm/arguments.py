@@ -109,8 +109,11 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
 
 
 def _counted(request: FitRequest) -> list[str]:
-    """Settings of graphs, drafts, copies of experts and weights in host memory."""
+    """Settings of graphs, adapters, drafts, copies of experts and weights in host memory."""
     arguments = ["--enforce-eager"] if request.enforce_eager else []
+    if request.max_loras is not None:
+        arguments += ["--enable-lora", "--max-loras", str(request.max_loras)]
+        arguments += ["--max-lora-rank", str(request.max_lora_rank)] if request.max_lora_rank else []
     if request.speculative_tokens is not None:
         drafted = {"method": "mtp", "num_speculative_tokens": request.speculative_tokens}
         arguments += ["--speculative-config", json.dumps(drafted)]

@@ -22,6 +22,9 @@ FLAGS = FlagRules(
         "--language-model-only": "language_model_only",
         "--enable-prefix-caching": "enable_prefix_caching",
         "--enforce-eager": "enforce_eager",
+        "--enable-lora": "max_loras",
+        "--max-loras": "max_loras",
+        "--max-lora-rank": "max_lora_rank",
         "--enable-eplb": "redundant_experts",
         "--eplb-config": "redundant_experts",
         "--cpu-offload-gb": "cpu_offload_gb",
@@ -70,8 +73,8 @@ FLAGS = FlagRules(
     only_add=frozenset(
         {
             # Draft models, adapters, copies of experts, and buffers.
-            *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens", "--enable-lora"),
-            *("--lora-modules", "--max-loras", "--max-lora-rank", "--default-mm-loras", "--fully-sharded-loras"),
+            *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens"),
+            *("--lora-modules", "--default-mm-loras", "--fully-sharded-loras"),
             *("--enable-tower-connector-lora", "--enable-mixed-moe-lora-format"),
             *("--enable-prompt-embeds", "--enable-return-routed-experts", "--use-fp64-gumbel"),
         }

@@ -174,6 +174,17 @@ def can_draft(model: ModelSpec, layout: Layout) -> bool:
     return every and model.family.config.get("model_type") in _DRAFTS
 
 
+_ADAPTED = ("llama", "mistral", "qwen2", "qwen3")
+"""Model types of dense models whose linear layers are those of `config.checkpoint.tensors` alone."""
+
+
+def can_adapt(model: ModelSpec, layout: Layout) -> bool:
+    """Whether what LoRA adapters take is known: a dense text model in one pipeline stage, with a head of its own."""
+    shape = model.shape
+    plain = not (shape.experts or shape.vision or shape.tied_embeddings or layout.pp > 1)
+    return plain and model.family.config.get("model_type") in _ADAPTED
+
+
 def can_stretch(model: ModelSpec) -> bool:
     """Whether YaRN can be put on the model: one text model, whose positions are known and not scaled yet."""
     config = model.family.config

@@ -8,6 +8,7 @@ from math import ceil
 from config.checkpoint.quantization import FP8_BLOCK
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
+from engines.vllm.memory.adapters import adapter_bytes
 from engines.vllm.memory.attention_backend import Backend
 from engines.vllm.memory.calibration import observed
 from engines.vllm.memory.kv_cache import Pool, stage_pool
@@ -105,7 +106,9 @@ def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
     """Bytes on one GPU of a stage after loading: the checkpoint's tensors, and those made from them."""
     layers = stage_layers(resolved.model.shape.layers, resolved.layout.pp)[index]
     tensors = tensors_by_group(resolved, index)
+    adapters = adapter_bytes(resolved, len(layers))
     held = tensors | made_while_loading(resolved, layers, tensors) | _balanced_experts(resolved, layers, tensors)
+    held |= {"adapters": adapters} if adapters else {}
     return held | _kept_in_host_memory(resolved, tensors)
 
 
@@ -201,6 +204,7 @@ def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
         "data parallelism": resolved.layout.dp > 1,
         "decode context parallelism": resolved.layout.dcp > 1,
         "linear attention": resolved.model.shape.linear is not None,
+        "adapters": resolved.request.max_loras is not None,
         "speculative decoding": resolved.request.speculative_tokens is not None,
         "eager mode": resolved.request.enforce_eager,
         "balanced experts": resolved.request.redundant_experts is not None,

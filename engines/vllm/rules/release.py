@@ -11,7 +11,8 @@ from engines.rules.unused import check_unused
 from engines.versions import Version
 from engines.vllm.arguments import DRAINS_SINCE
 from engines.vllm.flags import FLAGS
-from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest
+from engines.vllm.memory.adapters import ADAPTER_RANKS
+from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, can_adapt
 
 
 def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -24,6 +25,7 @@ def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     yield from _newer_settings(resolved)
     yield from _stretch(resolved)
     yield from _drafts(resolved)
+    yield from _adapters(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, resolved.request.extra_args)
 
@@ -71,7 +73,7 @@ _SETTINGS_READ_IN = Version(0, 33, 0)
 
 def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Settings whose memory is known of the newest release only."""
-    settings = ("cpu_offload_gb", "redundant_experts", "speculative_tokens", "yarn_factor")
+    settings = ("cpu_offload_gb", "max_loras", "redundant_experts", "speculative_tokens", "yarn_factor")
     names = [name for name in settings if getattr(resolved.request, name) is not None]
     if names and resolved.version < _SETTINGS_READ_IN:
         text = f"What {' and '.join(names)} do in vLLM {resolved.version} is not known."
@@ -86,6 +88,19 @@ def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"vLLM {resolved.version} aborts running requests when a pod terminates: engine.drain needs "
             f"{DRAINS_SINCE} or newer.",
         )
+
+
+def _adapters(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """LoRA adapters of a rank that vLLM does not take, or of a model that has no formula for them."""
+    loras, rank = resolved.request.max_loras, resolved.request.max_lora_rank
+    if loras is None and rank is not None:
+        yield rejected("rank_without_adapters", "max_lora_rank alone serves no adapter.", "Set max_loras too.")
+    if rank is not None and rank not in ADAPTER_RANKS:
+        known = ", ".join(map(str, ADAPTER_RANKS))
+        yield rejected("rank_not_taken", f"max_lora_rank {rank}: vLLM takes {known}.", "Use the next larger one.")
+    if loras is not None and not can_adapt(resolved.model, resolved.layout):
+        text = f"What LoRA adapters of {resolved.model.name} take in this layout is not known."
+        yield unknown("adapters_not_known", text, "Leave max_loras out, or measure it on the machine.")
 
 
 def _drafts(resolved: ResolvedRequest) -> Iterator[Finding]:

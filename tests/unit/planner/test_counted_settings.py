@@ -114,3 +114,32 @@ def test_the_layer_that_drafts_is_held_and_has_a_cache_as_the_others() -> None:
 )
 def test_drafts_without_a_formula_leave_the_verdict_open(model: str, settings: dict[str, Any], code: str) -> None:
     assert code in codes(plan(model, **{"speculative_tokens": 2, **settings}))
+
+
+def test_adapters_have_two_matrices_beside_each_linear_layer() -> None:
+    """Llama-3.1-8B on two GPUs: for each unit of rank, queries, keys and values take 3 x 4,096 and give 2,048 and
+    2 x 512; the output takes 2,048 and gives 4,096; the network takes 2 x 4,096 and 7,168, and gives 2 x 7,168 and
+    4,096; embedding and head are whole, 128,256 and 4,096 each (vLLM 0.33.0, vllm/lora/layers)."""
+    layer = (3 * 4096 + 2048 + 2 * 512) + (2048 + 4096) + (2 * 4096 + 2 * 7168) + (7168 + 4096)
+    expected = 4 * 64 * 2 * (32 * layer + 2 * (128_256 + 4096))
+    settings: dict[str, Any] = {"gpus_per_node": 2}
+    held = _weights("llama-3.1-8b", **settings, max_loras=4, max_lora_rank=64)
+    assert (held - _weights("llama-3.1-8b", **settings)) * GIB == pytest.approx(expected, rel=1e-6)
+    arguments = plan("llama-3.1-8b", **settings, max_loras=4, max_lora_rank=64).engine_args
+    at = arguments.index("--enable-lora")
+    assert arguments[at : at + 5] == ("--enable-lora", "--max-loras", "4", "--max-lora-rank", "64")
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "code"),
+    [
+        ("kimi-k2.5", {"max_loras": 1}, "adapters_not_known"),
+        ("llama-3.1-8b", {"max_loras": 1, "nodes": 2}, "adapters_not_known"),
+        ("llama-3.1-8b", {"max_lora_rank": 8}, "rank_without_adapters"),
+        ("llama-3.1-8b", {"max_loras": 1, "max_lora_rank": 24}, "rank_not_taken"),
+        ("llama-3.1-8b", {"max_loras": 1, "engine_version": "0.20.2"}, "setting_not_known"),
+        ("llama-3.1-8b", {"extra_args": ("--enable-lora",)}, "argument_of_the_plan"),
+    ],
+)
+def test_adapters_without_a_formula_leave_the_verdict_open(model: str, settings: dict[str, Any], code: str) -> None:
+    assert code in codes(plan(model, **settings))

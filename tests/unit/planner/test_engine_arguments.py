@@ -178,5 +178,5 @@ def test_what_does_not_fit_is_unknown_beside_an_argument_that_can_free_memory() 
     offloaded = plan("kimi-k2.5", "h100", extra_args=("--offload-group-size", "8"))
     assert offloaded.verdict == "unknown"
     assert codes(offloaded) == codes(short) | {"argument_not_counted"}, "the reason is still told"
-    adapters = plan("kimi-k2.5", "h100", extra_args=("--enable-lora",))
+    adapters = plan("kimi-k2.5", "h100", extra_args=("--enable-prompt-embeds",))
     assert adapters.verdict == "rejected", "they only take more"

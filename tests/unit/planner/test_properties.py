@@ -171,7 +171,7 @@ def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None
                 (),
                 ("--none",),
                 ("--seed", "1"),
-                ("--enable-lora",),
+                ("--enable-prompt-embeds",),
                 ("--dtype=float32",),
                 ("-ts", "1,2"),
                 ("-ot", "x=CPU"),

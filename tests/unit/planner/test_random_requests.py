@@ -52,6 +52,8 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "redundant_experts": (None, None, None, None, 0, 8, 31),
     "cpu_offload_gb": (None, None, None, None, 8.0, 500.0),
     "host_memory_bytes": (None, 2**40),
+    "max_loras": (None, None, None, None, None, 2),
+    "max_lora_rank": (None, None, None, None, None, 24, 64),
     "speculative_tokens": (None, None, None, None, 1, 3),
     "yarn_factor": (None, None, None, None, 2.0),
     "yarn_original_context": (None, None, None, None, None, 8192),
@@ -60,7 +62,7 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
 }
 _HARMLESS = (("--seed", "1"), ("--no-enable-flashinfer-autotune",), ("--scheduling-policy=priority",))
 _NOT_COUNTED = (
-    *(("--enable-lora",), ("--dtype", "float32"), ("--limit-mm-per-prompt", "{}"), ("-O3",), ("-pcp", "2")),
+    *(("--enable-prompt-embeds",), ("--dtype", "float32"), ("--limit-mm-per-prompt", "{}"), ("-O3",), ("-pcp", "2")),
     *(("--hf_overrides", "{}"), ("--speculative-config.method=mtp",), ("--kv-cache-memory-bytes", "1")),
 )
 _LLAMA_ARGUMENTS = (
