@@ -61,7 +61,7 @@ def _reasons(api: ClusterApi, path: str, creation: Creation) -> Iterator[str]:
     elif status in _REFUSED and not any(words in message for words in _SAYS_NOTHING):
         if _QUOTA not in message or _never_fits(message):
             yield message
-        if "hostPath volumes" in message:
+        if "PodSecurity" in message and "hostPath" in message:
             yield _HOST_PATH
 
 

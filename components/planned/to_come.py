@@ -42,7 +42,9 @@ def creations(planned: PlannedModel, service_name: str) -> Sequence[Creation]:
 
 
 def _serving(template: dict[str, Any]) -> dict[str, Any]:
-    return {"generateName": "server-", **template["metadata"], "annotations": {}}
+    """Returns the metadata of a pod, without the annotation whose value only the engine computes."""
+    annotations = {name: value for name, value in template["metadata"]["annotations"].items() if isinstance(value, str)}
+    return {"generateName": "server-", **template["metadata"], "annotations": annotations}
 
 
 def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

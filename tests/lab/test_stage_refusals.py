@@ -70,12 +70,12 @@ def test_a_pod_that_would_not_be_admitted_is_told_before_anything_is_staged_and_
     label = "pod-security.kubernetes.io/enforce"
     kubectl("label", "namespace", NAMESPACE, f"{label}=restricted")
     words = given_up(served)
+    kubectl("label", "namespace", NAMESPACE, f"{label}-")
     assert f"namespace '{NAMESPACE}' would not take what this stack makes, nothing was created:" in words
     for what in ("the server's pod", "the stage pod"):
         assert f'{what}: pods "' in words
         assert f"{what}: weights of kind host-path need a namespace without this Pod Security level" in words
 
-    kubectl("label", "namespace", NAMESPACE, f"{label}-")
     up = served.project.up()
     assert up.status == 0, up
     assert "1 of 1 volumes staged" in up.output
@@ -164,3 +164,27 @@ def test_an_update_that_ctrl_c_killed_leaves_no_job_that_the_next_one_does_not_k
     assert [job["status"].get("succeeded") for job in served.get("jobs")] == [1]
     state = json.loads(served.project.exported())["deployment"]
     assert not state.get("pending_operations")
+
+
+def test_the_jobs_of_a_local_volume_write_as_their_own_user_and_meet_the_level_restricted(
+    served: Served, lab: Lab, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    namespace = f"{NAMESPACE}-local"
+    environment = with_own_state(served.project.environment, tmp_path)
+    project = dev_stack(CHECKOUT, tmp_path / "program", environment, namespace, pinned("acme/model", FIRST))
+    project.configure(weights={"kind": "local", "size": "1Gi"})
+    own = Served(project, kubectl, lab, namespace)
+    lab.on_node("real-0", "mkdir", "-p", own.root)
+    try:
+        up = project.up()
+        assert up.status == 0, up
+        assert own.shell("stat -c %u .heavylift/manifest.json .heavylift/users/*").split() == ["2000", "2000"]
+        kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+        [job] = own.get("jobs")
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": job["spec"]["template"]["spec"]}
+        kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", text=json.dumps(pod))
+    finally:
+        destroyed = project.destroy()
+        assert destroyed.status == 0, destroyed
+        kubectl("delete", "namespace", namespace, "--ignore-not-found")
+        lab.on_node("real-0", "rm", "-rf", own.root)

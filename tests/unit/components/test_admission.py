@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from components.cluster.admission import Creation, refusals
-from components.planned import to_come
 from components.planned.model import PlannedModel
 from components.planned.to_come import creations
 from components.pods.labels import labels
 from config.stack.file import read_stack_file
 from planner import fit, time_limits
 from planner.stack_request import request_of_stack
+from tests.recording_engine import record
 from tests.unit.components.api_server import Answer, api_server
 
 PODS = "/api/v1/namespaces/serving/pods"
@@ -58,8 +58,16 @@ def test_a_refusal_is_told_once_in_the_clusters_words(status: int, message: str)
     assert said(status, message) == ["the server's pod: " + message.replace('\\"', '"')]
 
 
-def test_a_host_path_that_the_namespace_refuses_is_told_with_the_way_out() -> None:
-    words = said(403, "violates PodSecurity baseline: hostPath volumes (volume weights)")
+@pytest.mark.parametrize(
+    "words_of_the_server",
+    [
+        'violates PodSecurity \\"baseline:latest\\": hostPath volumes (volume \\"weights\\")',
+        'violates PodSecurity \\"restricted:latest\\": restricted volume types (volume \\"weights\\" uses restricted '
+        'volume type \\"hostPath\\")',
+    ],
+)
+def test_a_host_path_that_the_namespace_refuses_is_told_with_the_way_out(words_of_the_server: str) -> None:
+    words = said(403, words_of_the_server)
     assert words[1].startswith("the server's pod: weights of kind host-path need a namespace without this Pod Security")
     assert "heavylift:weights.kind claim" in words[1]
 
@@ -104,22 +112,23 @@ def test_a_service_of_somebody_else_with_this_name_is_told(owner: dict[str, str]
     assert [words[: len(reason)] for words, reason in zip(found, reasons, strict=True)] == reasons
 
 
-def coming(monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, list[Any]]:
+def coming(name: str) -> dict[str, list[Any]]:
     """What a committed stack is about to create, as JSON, by what it is."""
-    monkeypatch.setattr(to_come, "stack_name", lambda: name)
     stack = read_stack_file(PROGRAM / f"Pulumi.{name}.yaml")
     request = request_of_stack(stack, None)
     plan = fit(request)
     planned = PlannedModel(stack, None, plan, time_limits(plan, request, full_verification=False))
     found: dict[str, list[Any]] = {}
-    for creation in creations(planned, name):
+    made: list[Creation] = []
+    record(lambda: made.extend(creations(planned, name)), stack=name)
+    for creation in made:
         found.setdefault(creation.what, []).append(json.loads(json.dumps(creation.body)))
     return found
 
 
 @pytest.mark.parametrize(("name", "pods"), [("h200", 1), ("dev", 1), ("h100x16", 2)])
-def test_the_objects_are_those_that_will_be_made(monkeypatch: pytest.MonkeyPatch, name: str, pods: int) -> None:
-    found = coming(monkeypatch, name)
+def test_the_objects_are_those_that_will_be_made(name: str, pods: int) -> None:
+    found = coming(name)
     assert len(found["the server's pod"]) == pods
     for pod in found["the server's pod"]:
         [container] = pod["spec"]["containers"]
