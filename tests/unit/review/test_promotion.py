@@ -88,11 +88,11 @@ def test_a_missing_lock_is_a_reason(program: Path, capsys: pytest.CaptureFixture
 
 def test_faults_of_both_files_are_named_with_their_stack(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(program / "Pulumi.staging.yaml", "tensor_parallel: 8", "tensor_paralel: 8")
-    edit(program / "Pulumi.production.yaml", "gpu: h200", "gpu: h2000")
+    edit(program / "Pulumi.production.yaml", "gpus_per_node: 8", "gpus_per_node: eight")
     assert main(["promote", "staging", "production"]) == 1
     said = capsys.readouterr().err
     assert "staging: heavylift:engine.tensor_paralel" in said
-    assert "production: heavylift:nodes.gpu" in said
+    assert "production: heavylift:nodes.gpus_per_node" in said
 
 
 @pytest.mark.parametrize(("source", "target"), [("staging", "none"), ("../x", "production"), ("staging", "staging")])
