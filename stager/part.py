@@ -90,13 +90,23 @@ class Part:
         with self._may_write():
             self._tree.make_folder(self.file.path.rpartition("/")[0])
             self._parts.take_over(self.file, watch)
-            self._descriptor = self._tree.open(self._parts.path(self.file), os.O_RDWR | os.O_CREAT)
+            self._descriptor = self._open_own()
         if os.fstat(self._descriptor).st_size:
             self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
         with self._may_write():
             self._tree.truncate(self._descriptor, self._hashed)
             self._checkpoints.restart(kept)
+
+    def _open_own(self) -> int:
+        """Open the incomplete file; replaces a hard link to another file, through which a write would change that."""
+        path = self._parts.path(self.file)
+        descriptor = self._tree.open(path, os.O_RDWR | os.O_CREAT)
+        if os.fstat(descriptor).st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+        self._tree.unlink(path)
+        return self._tree.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def _verified_prefix(self, watch: Callable[[int], None]) -> list[Checkpoint]:
         kept: list[Checkpoint] = []

@@ -69,10 +69,7 @@ class Parts:
 
         `watch` is called repeatedly with 0, and may raise to end it.
         """
-        found = _name(file) in self._found
-        if found and (mine := self._tree.status(self.path(file))) and mine.st_nlink > 1:
-            self._tree.unlink(self.path(file))
-        for folder in reversed(self._others if found else []):
+        for folder in reversed(self._others if _name(file) in self._found else []):
             theirs = f"{folder}/{_name(file)}"
             if self._tree.status(theirs) is None:
                 continue

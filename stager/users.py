@@ -21,11 +21,8 @@ USER = re.compile(r"[A-Za-z0-9][\w.-]{0,99}/[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 def mark(tree: Tree, user: str) -> None:
     """Mark the directory as used by `user`, as of now."""
     tree.make_folder(MARKS)
-    descriptor = tree.open(_mark(user), os.O_WRONLY | os.O_CREAT)
-    try:
-        os.utime(descriptor)
-    finally:
-        os.close(descriptor)
+    unmark(tree, user)
+    os.close(tree.open(_mark(user), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def unmark(tree: Tree, user: str) -> None:

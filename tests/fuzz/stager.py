@@ -185,7 +185,8 @@ def random_fault(chance: random.Random) -> dict[str, Any]:
 
 def damage_tree(world: World, this: Round) -> None:
     """Changes the tree as a disk fault, a person or a crash could between two runs."""
-    files = sorted(path for path in world.tree.rglob("*") if path.is_file())
+    # A second name of a file outside: damage to it would be our own.
+    files = sorted(path for path in world.tree.rglob("*") if path.is_file() and path.stat().st_nlink == 1)
     if not files:
         return
     path = this.chance.choice(files)

@@ -250,7 +250,7 @@ def test_two_nodes_share_one_download(stack: Project, lab: Lab, hub: HubClient, 
     subprocess.run(command, cwd=CHECKOUT, env={**os.environ, "HF_ENDPOINT": hub.url}, check=True)
     hub.clear_requests()
     stack.configure(
-        model={"repository": "acme/shards", "revision": FIRST, "include": None},
+        model={"repository": "acme/shards", "revision": FIRST, "include": []},
         stage={"lock": str(lock), "fan_out": True, "bandwidth": "1 Gbit/s"},
     )
     up = stack.up()

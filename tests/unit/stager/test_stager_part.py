@@ -279,3 +279,17 @@ def test_after_a_failed_fsync_nothing_is_kept(tmp_path: Path, content: bytes, mo
     again = part_of(tmp_path, content)
     again.open(ignore)
     assert again.hashed == 0
+
+
+def test_another_name_that_was_planted_during_the_run_is_not_written_through(tmp_path: Path, content: bytes) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    interrupted(tmp_path, content, 0)
+    place = in_the_making(tmp_path)
+    part = part_of(tmp_path, content, number=2)
+    (place.parent.parent / "2").mkdir(exist_ok=True)
+    (place.parent.parent / "2" / place.name).hardlink_to(victim)
+    part.open(ignore)
+    part.write(0, content)
+    assert victim.read_bytes() == b"precious"
+    assert part.problem() is None
