@@ -26,6 +26,7 @@ _COUNTS = (
     "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel", "moe_latent_size",
     "moe_shared_expert_intermediate_size", "top_k_experts", "interleave_moe_layer_step", "intermediate_size_mlp",
     "index_topk_freq", "index_skip_topk_offset", "rotary_dim", "o_lora_rank", "o_groups", "hc_mult", "num_hash_layers",
+    "decoder_sparse_step",
 )  # fmt: skip
 _LAYER_COUNTS = (
     "num_hidden_layers", "first_k_dense_replace", "num_nextn_predict_layers", "mtp_num_hidden_layers",
@@ -35,11 +36,11 @@ _VISION_COUNTS = (
     "patch_size", "init_pos_emb_height", "init_pos_emb_width", "depth", "hidden_size", "intermediate_size",
     "num_position_embeddings", "spatial_merge_size", "temporal_patch_size", "in_channels", "out_hidden_size",
     "num_hidden_layers", "num_attention_heads", "head_dim", "position_embedding_size", "projector_input_dim",
-    "projector_output_dim", "vision_output_dim",
+    "projector_output_dim", "vision_output_dim", "image_size",
 )  # fmt: skip
 _NESTED = ("text_config", "vision_config", "quantization_config", "rope_parameters", "rope_scaling")
 _LISTS = {
-    "architectures": str, "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
+    "layer_types": str, "mlp_only_layers": int, "attn_type_list": int, "layers_block_type": str,
     "hybrid_layer_pattern": int, "block_configs": Mapping, "compress_ratios": int,
 }  # fmt: skip
 """Lists, and what they are of."""
@@ -69,6 +70,7 @@ _VISION_TOGETHER = {
         "depth", "hidden_size", "intermediate_size", "spatial_merge_size", "temporal_patch_size", "patch_size",
         "in_channels",
     ),
+    "image_size": ("hidden_size", "intermediate_size", "patch_size", "num_hidden_layers"),
     "position_embedding_size": (
         "hidden_size", "intermediate_size", "num_attention_heads", "head_dim", "patch_size", "num_hidden_layers",
     ),
@@ -85,7 +87,14 @@ def config_faults(config: object) -> tuple[str, ...]:
         return tuple(nested)
     text, vision = {**config, **(config.get("text_config") or {})}, config.get("vision_config") or {}
     deep = _lists(vision, {"deepstack_visual_indexes": int})
-    return (*_text_faults(text), *deep, *_numbers(vision, _VISION_COUNTS, MOST), *_lacking(vision, _VISION_TOGETHER))
+    outer = _lists(config, {"architectures": str})
+    return (
+        *_text_faults(text),
+        *outer,
+        *deep,
+        *_numbers(vision, _VISION_COUNTS, MOST),
+        *_lacking(vision, _VISION_TOGETHER),
+    )
 
 
 def _is_object(config: Mapping[str, Any], name: str) -> bool:

@@ -33,6 +33,8 @@ def read_vision(config: Config, text: Config) -> Vision | None:
         return _llama4(vision, text)
     if vision.get("model_type") == "gemma4_vision" and vision.get("position_embedding_size"):
         return _gemma4(vision, text)
+    if vision.get("model_type") == "siglip_vision_model" and config.get("model_type") == "gemma3":
+        return _siglip(vision, text) if vision.get("image_size") else None
     if vision.get("vt_num_hidden_layers"):
         return _moonvit(vision)
     if vision.get("depth") and vision.get("num_position_embeddings"):
@@ -92,6 +94,20 @@ def _llama4(vision: Config, text: Config) -> Vision:
         projector_parameters=width * inner + inner * out + language,
         deep_levels=0,
         projector_split=True,
+        replicated=False,
+    )
+
+
+def _siglip(vision: Config, text: Config) -> Vision:
+    """Gemma 3's encoder: learned positions, and a projector of one matrix and a norm."""
+    hidden, patch = vision["hidden_size"], vision["patch_size"]
+    positions = (vision["image_size"] // patch) ** 2
+    return Vision(
+        block_parameters=_layers(vision["num_hidden_layers"], hidden, vision["intermediate_size"]),
+        whole_parameters=3 * patch * patch * hidden + hidden * (positions + 3),
+        projector_parameters=hidden * text["hidden_size"] + hidden,
+        deep_levels=0,
+        projector_split=False,
         replicated=False,
     )
 
