@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -124,8 +124,8 @@ def test_a_cluster_made_anew_under_the_state_is_said_before_anything_is_replaced
     assert served.project.up("--expect-no-changes").status == 0
 
 
-def killed_by_ctrl_c(served: Served, until: Callable[[], bool], said: Path, **environment: str) -> None:
-    """Starts `pulumi up`, and presses Ctrl-C twice when `until` holds."""
+def killed_by_ctrl_c(served: Served, when: str, said: Path, **environment: str) -> None:
+    """Starts `pulumi up`, and presses Ctrl-C twice when its output has the words `when`."""
     project = served.project
     command = ["pulumi", "up", "--stack", project.stack, "--yes", "--skip-preview", "--non-interactive"]
     with said.open("w") as output:
@@ -139,7 +139,7 @@ def killed_by_ctrl_c(served: Served, until: Callable[[], bool], said: Path, **en
             start_new_session=True,
         )
         deadline = time.monotonic() + A_MINUTE_AND_ITS_START
-        while not until():
+        while when not in said.read_text():
             assert time.monotonic() < deadline, said.read_text()
             assert up.poll() is None, said.read_text()
             time.sleep(0.2)
@@ -152,12 +152,9 @@ def test_an_update_that_ctrl_c_killed_leaves_no_job_that_the_next_one_does_not_k
     served: Served, tmp_path: Path
 ) -> None:
     served.project.configure(model=pinned("acme/model", SECOND))
-    killed_by_ctrl_c(
-        served,
-        lambda: len(served.get("jobs")) == 2,
-        tmp_path / "said",
-        HEAVYLIFT_STAGE_IMAGE="heavylift.lab/nowhere:1",
-    )
+    nowhere = {"HEAVYLIFT_STAGE_IMAGE": "heavylift.lab/nowhere:1"}
+    killed_by_ctrl_c(served, "0 of 1 volumes staged", tmp_path / "said", **nowhere)
+    assert len(served.get("jobs")) == 2
     up = served.project.up()
     assert up.status == 0, up
     assert "ran beside the others" not in up.output
