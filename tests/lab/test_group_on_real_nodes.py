@@ -244,7 +244,7 @@ def test_a_stack_that_asks_for_infiniband_is_refused_in_seconds_and_goes_on_when
 
 
 def test_two_nodes_share_one_download(stack: Project, lab: Lab, hub: HubClient, tmp_path: Path) -> None:
-    """Each node fetches two of the four shards from the hub, and has the bytes of the others from the other node."""
+    """Each shard leaves the hub once. A node whose pod starts much later has all of its bytes from the other node."""
     lock = tmp_path / "shards.lock.json"
     command = [sys.executable, "-m", "stager", "lock", "acme/shards", "--revision", FIRST, "--output", str(lock)]
     subprocess.run(command, cwd=CHECKOUT, env={**os.environ, "HF_ENDPOINT": hub.url}, check=True)
@@ -263,6 +263,8 @@ def test_two_nodes_share_one_download(stack: Project, lab: Lab, hub: HubClient, 
     content = "find . -type f -not -path './.heavylift/*' | sort | xargs sha256sum"
     digests = {lab.on_node(node, "sh", "-c", f"cd {digest_on(lab, node)} && {content}") for node in REAL}
     assert len(digests) == 1
-    for node, other in (REAL, REAL[::-1]):
-        manifest = json.loads(lab.on_node(node, "cat", f"{digest_on(lab, node)}/.heavylift/manifest.json"))
-        assert manifest["source"] == f"hub {hub.url}, {other}"
+    manifests = [
+        json.loads(lab.on_node(node, "cat", f"{digest_on(lab, node)}/.heavylift/manifest.json")) for node in REAL
+    ]
+    origins = [manifest["source"].split(", ") for manifest in manifests]
+    assert REAL[1] in origins[0] or REAL[0] in origins[1], origins
