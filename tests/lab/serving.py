@@ -16,8 +16,6 @@ FIRST, SECOND, THIRD = "1" * 40, "2" * 40, "3" * 40
 TOKEN = "hf_labtoken"
 FILLER = "filler.safetensors"
 FILLER_BYTES = 2 * 1024**3
-SHARDS = tuple(f"model-0000{number}-of-00004.safetensors" for number in range(1, 5))
-SHARD_BYTES = 24 * 1024**2
 
 
 def own_hub(site: Site) -> dict[str, Any]:
@@ -26,8 +24,6 @@ def own_hub(site: Site) -> dict[str, Any]:
     first = {MODEL_FILE: model, "README.md": {"text": "the first revision\n"}, "config.json": {"text": "{}\n"}}
     second = {**first, "README.md": {"text": "the second revision\n"}}
     third = {**first, "README.md": {"text": "the third revision\n"}}
-    shards: dict[str, dict[str, object]] = {"config.json": {"text": "{}\n"}}
-    shards |= {name: {"generate": {"seed": seed, "size": SHARD_BYTES}} for seed, name in enumerate(SHARDS)}
     filler = {"generate": {"seed": 1, "size": FILLER_BYTES}}
     return {
         "repositories": {
@@ -39,7 +35,6 @@ def own_hub(site: Site) -> dict[str, Any]:
                 ]
             },
             "acme/large": {"revisions": [{"commit": FIRST, "branches": ["main"], "files": {**first, FILLER: filler}}]},
-            "acme/shards": {"revisions": [{"commit": FIRST, "branches": ["main"], "files": shards}]},
             "acme/gated": {"gated": True, "revisions": [{"commit": FIRST, "branches": ["main"], "files": first}]},
         },
         "tokens": [{"token": TOKEN, "user": "reader", "gated": ["acme/gated"]}],

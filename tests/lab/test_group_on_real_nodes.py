@@ -1,9 +1,6 @@
 """A running group of two pods: the stager stages on two real nodes, and a test double of vLLM connects over TCP."""
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +15,7 @@ from lab.lifecycle import Lab
 from lab.project import Project
 from lab.site import CHECKOUT, Site
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, SHARD_BYTES, SHARDS, WEIGHTS
+from tests.lab.serving import FIRST, WEIGHTS
 from tests.lab.sharing import REAL_NODES_WITH_GPUS
 
 pytestmark = REAL_NODES_WITH_GPUS
@@ -241,30 +238,3 @@ def test_a_stack_that_asks_for_infiniband_is_refused_in_seconds_and_goes_on_when
     mended = stack.up()
     assert mended.status == 0, mended
     assert [each["rank"] for each in ask(kubectl, "/ranks")] == [0, 1]
-
-
-def test_two_nodes_share_one_download(stack: Project, lab: Lab, hub: HubClient, tmp_path: Path) -> None:
-    """Each shard leaves the hub once. A node whose pod starts much later has all of its bytes from the other node."""
-    lock = tmp_path / "shards.lock.json"
-    command = [sys.executable, "-m", "stager", "lock", "acme/shards", "--revision", FIRST, "--output", str(lock)]
-    subprocess.run(command, cwd=CHECKOUT, env={**os.environ, "HF_ENDPOINT": hub.url}, check=True)
-    hub.clear_requests()
-    stack.configure(
-        model={"repository": "acme/shards", "revision": FIRST, "include": []},
-        stage={"lock": str(lock), "fan_out": True, "bandwidth": "1 Gbit/s"},
-    )
-    up = stack.up()
-    assert up.status == 0, up
-
-    sent = hub.requests()
-    assert {Path(path).name: log.bytes for path, log in sent.items() if log.bytes >= SHARD_BYTES} == dict.fromkeys(
-        SHARDS, SHARD_BYTES
-    ), "every shard left the hub once"
-    content = "find . -type f -not -path './.heavylift/*' | sort | xargs sha256sum"
-    digests = {lab.on_node(node, "sh", "-c", f"cd {digest_on(lab, node)} && {content}") for node in REAL}
-    assert len(digests) == 1
-    manifests = [
-        json.loads(lab.on_node(node, "cat", f"{digest_on(lab, node)}/.heavylift/manifest.json")) for node in REAL
-    ]
-    origins = [manifest["source"].split(", ") for manifest in manifests]
-    assert REAL[1] in origins[0] or REAL[0] in origins[1], origins
