@@ -18,7 +18,15 @@ DnsLabel = Annotated[
 NodeName = Annotated[
     str, Matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "the node's name as `kubectl get nodes` prints it")
 ]
-AbsolutePath = Annotated[str, Matching(r"/[\w.@+-]+(/[\w.@+-]+)*", "an absolute path such as /mnt/nvme")]
+ResourceName = Annotated[
+    str,
+    Matching(
+        r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "a name of lower-case letters, digits, inner hyphens and inner dots"
+    ),
+]
+AbsolutePath = Annotated[
+    str, Matching(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", "an absolute path such as /mnt/nvme, without `..`")
+]
 Repository = Annotated[str, Matching(REPOSITORY.pattern, "owner/name, such as moonshotai/Kimi-K2.5")]
 Device = Annotated[str, Matching(r"[\w.-]+", "a device's name without spaces, such as mlx5_0 or eth0")]
 Attachment = Annotated[
@@ -28,7 +36,7 @@ Attachment = Annotated[
     ),
 ]
 Source = Annotated[str, Checking(is_source, SOURCES)]
-ListenAddress = Annotated[str, Matching(r"[0-9A-Fa-f:.]+", "an IP address such as 0.0.0.0 or ::")]
+ListenAddress = Annotated[str, Matching(r"0\.0\.0\.0|::", "0.0.0.0, or :: in a cluster with IPv6")]
 DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
 
 

@@ -5,10 +5,12 @@ Ignores Pulumi's own keys and other namespaces. Secrets stay encrypted.
 
 import re
 import shutil
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError
 
 from config.errors import StackError
 from config.stack.sections import StackConfig
@@ -28,6 +30,18 @@ def checked_stack_name(name: str) -> str:
             ]
         )
     return name
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that stands twice in one object, as Pulumi does; YAML's own loader takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise ConstructorError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
 
 
 def stack_file(name: str, program: Path = Path()) -> Path:
@@ -74,9 +88,11 @@ def replace_stack_file(path: Path, text: str) -> None:
 def sections_of(text: str, path: Path) -> dict[str, Any]:
     """The same as `read_sections`, of the text of the file at `path`."""
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, _UniqueKeys)  # noqa: S506 - a safe loader
     except yaml.YAMLError as fault:
         raise StackError([f"{path}: is not YAML: {' '.join(str(fault).split())}"]) from None
+    except RecursionError:
+        raise StackError([f"{path}: is not a stack file: its values are nested too deeply"]) from None
     config = (document or {}).get("config") if isinstance(document or {}, dict) else None
     if not isinstance(config, dict):
         raise StackError([f"{path}: expected an object named config with heavylift: keys"])

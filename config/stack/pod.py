@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from config.stack.fields import Count, NodeName, Section
+from config.stack.fields import Count, ResourceName, Section
 
 Identity = Annotated[int, Strict(), Field(ge=0, lt=2**31 - 1)]
 """A numeric user or group, as pods have it."""
@@ -26,11 +26,11 @@ class Security(Section):
 class PodSettings(Section):
     """Additions to pods, for what a cluster asks of every pod."""
 
-    pull_secrets: Sequence[NodeName] = ()
+    pull_secrets: Sequence[ResourceName] = ()
     """Names of Secrets in the namespace with the credentials of the images' registry."""
-    runtime_class: NodeName | None = None
+    runtime_class: ResourceName | None = None
     """RuntimeClass of the pods, such as `nvidia`. Unset: the cluster's default."""
-    priority_class: NodeName | None = None
+    priority_class: ResourceName | None = None
     """PriorityClass of the pods. Unset: the cluster's default."""
     labels: Mapping[str, str] = {}
     """Labels of the pods, and of the Job, Deployment or LeaderWorkerSet that creates them, such as

@@ -25,6 +25,7 @@ from config.stack.fields import (
     ListenAddress,
     NodeName,
     Repository,
+    ResourceName,
     Section,
     Source,
     Text,
@@ -280,10 +281,10 @@ class Stage(Section):
     """Number of parallel connections of each node; unset: adapted to the throughput, 8 to 128."""
     environment: Mapping[str, str] = {}
     """Additional environment variables of the Job, such as PIP_INDEX_URL or HTTPS_PROXY. No secrets."""
-    secret: NodeName | None = None
+    secret: ResourceName | None = None
     """Name of a Secret in the namespace whose keys become environment variables of the stager, such as
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
-    service_account: NodeName | None = None
+    service_account: ResourceName | None = None
     """Service account of the Job, to which a cloud can grant access to a mirror; unset: the namespace's default, which
     needs no rights."""
 

@@ -206,6 +206,23 @@ def test_a_checked_stack_cannot_be_changed() -> None:
             "prints it",
         ),
         (
+            "nodes.nvme_path",
+            "/mnt/../etc",
+            "heavylift:nodes.nvme_path: '/mnt/../etc' is not valid: expected an absolute path such as /mnt/nvme, "
+            "without `..`",
+        ),
+        (
+            "stage.secret",
+            "A_B",
+            "heavylift:stage.secret: 'A_B' is not valid: expected a name of lower-case letters, digits, inner hyphens "
+            "and inner dots",
+        ),
+        (
+            "engine.host",
+            "127.0.0.1",
+            "heavylift:engine.host: '127.0.0.1' is not valid: expected 0.0.0.0, or :: in a cluster with IPv6",
+        ),
+        (
             "cluster.namespace",
             "Heavy Lift",
             "heavylift:cluster.namespace: 'Heavy Lift' is not valid: expected at most 63 lower-case letters, digits "

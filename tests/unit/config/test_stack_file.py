@@ -74,3 +74,15 @@ def test_overriding_leaves_what_was_given_unchanged() -> None:
 
 def test_a_section_that_is_no_object_is_left_for_the_reader_to_refuse() -> None:
     assert overridden({"stage": "text"}, {"HEAVYLIFT_STAGE_IMAGE": "mine"}) == ({"stage": "text"}, [])
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    """Pulumi refuses such a file; a reader that takes the last value would plan something else."""
+    for text, line in (
+        (MINIMAL + "  heavylift:weights: {kind: local}\n", 11),
+        (MINIMAL.replace("{kind: claim}", "{kind: claim, kind: local}"), 7),
+    ):
+        with pytest.raises(StackError, match=rf"the key '[\w:]+' is there twice .* line {line}, "):
+            read_stack_file(written(tmp_path, text))
+    with pytest.raises(StackError, match="nested too deeply"):
+        read_stack_file(written(tmp_path, "[" * 3000))
