@@ -34,6 +34,10 @@ class Deployment:
     """Whether the weights volume has a size."""
     locked_files: tuple[str, ...] | None = None
     """Files that the lock file lists. `None`: no lock file."""
+    image: str | None = None
+    """Image of the server."""
+    environment: tuple[str, ...] = ()
+    """Names of the environment variables that the stack sets for the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

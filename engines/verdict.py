@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from engines.finding import Finding, Severity
 from engines.plan import PlanWarning, Problem, Verdict
-from engines.rules.arguments import NOT_COUNTED
+from engines.rules.arguments import ENVIRONMENT_NOT_COUNTED, NOT_COUNTED
 
 _OF_MEMORY = ("weights_do_not_fit", "context_does_not_fit")
 
 
 def _weighed(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, of which those about memory reject nothing beside an argument that can free memory."""
-    if all(finding.code != NOT_COUNTED for finding in findings):
+    """The findings, of which those about memory reject nothing beside an argument or variable that can free memory."""
+    if all(finding.code not in (NOT_COUNTED, ENVIRONMENT_NOT_COUNTED) for finding in findings):
         return list(findings)
     return [_open(each) if each.code in _OF_MEMORY else each for each in findings]
 

@@ -158,7 +158,8 @@ def _request(options: Namespace) -> FitRequest:
     given = {name: value for name, value in vars(options).items() if name in names and value is not None}
     if options.stack is not None:
         request = _of_stack(options.stack, sorted(given))
-        _refuse([f"--stack {options.stack}: {fault.name}: {fault.text}" for fault in faults(request)])
+        # Of a stack file that is valid, only values of its engine can be faults.
+        _refuse([f"heavylift:engine.{fault.name.removeprefix('engine_')}: {fault.text}" for fault in faults(request)])
         return request
     if not given.get("model"):
         raise UsageError("--model is missing: expected a name such as kimi-k2.5, a repository or a directory")

@@ -80,6 +80,8 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
             drain_seconds=engine.drain,
             volume_has_size=weights.kind is not WeightsKind.HOST_PATH,
             locked_files=tuple(lock.files) if lock else None,
+            image=engine.image,
+            environment=tuple(engine.environment),
         ),
         keep_revisions=weights.keep_revisions,
         volume_bytes=quantity_bytes(weights.size) if weights.size else None,

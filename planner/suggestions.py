@@ -9,7 +9,7 @@ from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpu
 from engines.engine import Alternative
 from engines.plan import Plan
 from engines.registry import engine_of
-from engines.request import FitRequest
+from engines.request import Deployment, FitRequest
 
 Planner = Callable[[FitRequest], Plan]
 
@@ -111,7 +111,13 @@ def _other_gpus(request: FitRequest) -> Iterator[_Candidate]:
     larger = [gpu for gpu in gpus() if (gpu.torch_gib or 0) > (current.torch_gib or 0)]
     for gpu in sorted(larger, key=lambda gpu: gpu.torch_gib or 0):
         count = f"{request.nodes} x {request.gpus_per_node}" if request.nodes > 1 else f"{request.gpus_per_node}"
-        yield _Candidate(f"{count} {gpu.title}", replace(request, gpu=gpu.name, instance_type=None), "gpu")
+        other = replace(request, gpu=gpu.name, instance_type=None, deployment=_without_image(request))
+        yield _Candidate(f"{count} {gpu.title}", other, "gpu")
+
+
+def _without_image(request: FitRequest) -> Deployment | None:
+    """The deployment without its image, which may be for one vendor's GPUs."""
+    return replace(request.deployment, image=None) if request.deployment else None
 
 
 def _of_checkpoint(request: FitRequest, name: str) -> FitRequest:

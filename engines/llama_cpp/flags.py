@@ -43,4 +43,6 @@ FLAGS = FlagRules(
         }
     ),
     of_the_server=frozenset({"--model", "--model-url", "--hf-repo", "--alias", "--host", "--port"}),
+    # A flag's other name (tools/server/README.md), and memory of the host in place of the GPU's (docs/build.md).
+    environment=("LLAMA_ARG_*", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"),
 )

@@ -30,10 +30,11 @@ from engines.llama_cpp.served_file import check_served_file, served_file
 from engines.logistics import load_seconds, with_logistics
 from engines.plan import Host, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
-from engines.rules.arguments import check_arguments
+from engines.rules.arguments import check_arguments, check_environment
 from engines.rules.deployment import check_pods, check_volume_size, pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.rules.host import BASE_MEMORY, check_disk, check_host
+from engines.rules.image import check_image
 from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
 from engines.versions import Version
@@ -101,6 +102,8 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     """Findings about everything but the model itself."""
     yield from check_unused(request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, request.extra_args)
+    yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
+    yield from check_image(request)
     yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version

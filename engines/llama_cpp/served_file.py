@@ -8,6 +8,9 @@ from config.catalogue import NotInCatalogueError, find_checkpoint
 from config.checkpoint.gguf_header import shard_of
 from engines.finding import Finding, rejected
 from engines.request import FitRequest
+from engines.rules.included import stages
+
+_SHOWN = 3
 
 
 def served_file(request: FitRequest) -> str | None:
@@ -22,7 +25,7 @@ def served_file(request: FitRequest) -> str | None:
 
 
 def check_served_file(request: FitRequest) -> Iterator[Finding]:
-    """Rejects a stack that does not determine one file to serve."""
+    """Rejects a stack that does not determine one file to serve, or that names a file that is not staged."""
     if request.deployment is not None and served_file(request) is None:
         models = ", ".join(_models(_files(request))) or "none"
         yield rejected(
@@ -30,6 +33,24 @@ def check_served_file(request: FitRequest) -> Iterator[Finding]:
             f"Which GGUF file to serve is not known: the staged files name {models}.",
             "Set engine.model_file to the GGUF file to serve, or to the first of its shards.",
         )
+    if request.deployment is not None and request.model_file is not None and not _is_staged(request):
+        yield rejected(
+            "model_file_not_staged",
+            f"engine.model_file {request.model_file} is not among the files that are staged: {_some(_files(request))}.",
+            "Correct it, or stage the file: with model.include, or in a new lock.",
+        )
+
+
+def _is_staged(request: FitRequest) -> bool:
+    deployment = request.deployment
+    if deployment is None or deployment.locked_files is None:
+        return stages(request.include, request.model_file or "")
+    return request.model_file in deployment.locked_files
+
+
+def _some(files: Sequence[str]) -> str:
+    """The first few names of files."""
+    return ", ".join(files[:_SHOWN]) + (f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else "")
 
 
 def _files(request: FitRequest) -> Sequence[str]:

@@ -1,10 +1,12 @@
-"""Rules for extra arguments: unknown flags, flags that the plan or the server sets, and values without a flag."""
+"""Rules for extra arguments and environment variables: unknown flags, flags that the plan or the server sets, values
+without a flag, and whatever else changes what the plan counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from config.catalogue import EngineFlags, engine_flags
 from config.engine_name import EngineName
@@ -13,8 +15,15 @@ from engines.finding import Finding, rejected, unknown
 NOT_COUNTED = "argument_not_counted"
 """Code of a flag that can take memory or free it: what the plan says of memory rejects nothing beside it."""
 
+ENVIRONMENT_NOT_COUNTED = "environment_not_counted"
+"""Code of an environment variable with the same effect."""
+
 ADDS_MEMORY = "argument_adds_memory"
 """Code of a flag that can only take memory."""
+
+
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Environment variables that hide GPUs from any engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class FlagRules:
     rejected."""
     of_the_server: frozenset[str]
     """Flags that the deployed server sets, or that would break clients and probes."""
+    environment: tuple[str, ...]
+    """Patterns of environment variables that change what the plan counts."""
 
 
 def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Finding]:
@@ -46,6 +57,14 @@ def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Find
             yield from _flag(rules, given)
         elif not takes_values:
             yield rejected("argument_without_flag", f"{argument!r} follows no flag.", "Name its flag before it.")
+
+
+def check_environment(rules: FlagRules, names: Iterable[str]) -> Iterator[Finding]:
+    """Findings about each environment variable that the stack sets for the server."""
+    for name in names:
+        if any(fnmatchcase(name, pattern) for pattern in (*_DEVICES, *rules.environment)):
+            text = f"engine.environment sets {name}, which changes what the plan counts."
+            yield unknown(ENVIRONMENT_NOT_COUNTED, text, f"Remove {name}, or measure it on the machine.")
 
 
 def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
@@ -82,7 +101,7 @@ def _flag_of(given: str, short_forms: Mapping[str, str]) -> str:
 def _not_known(engine: EngineName, known: EngineFlags, given: str, flag: str) -> Finding:
     gone = known.removed.get(flag.replace("--no-", "--", 1))
     if gone:
-        return rejected("argument_gone", f"{given} is {gone} in {engine} {known.version}.", "Remove it.")
+        return rejected("argument_gone", f"{engine} {known.version}: {given} is {gone}.", "Remove it.")
     if not known.complete:
         text = f"{given} is not among the flags of {engine} {known.version}: what it does to memory is not known."
         return unknown(NOT_COUNTED, text, f"Remove {given}, or measure it on the machine.")

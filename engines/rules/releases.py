@@ -33,7 +33,7 @@ def release_rule(name: str, version: Version) -> ReleaseRule:
     rule = release_ranges()[name]
     works, fails = rule.works_since, rule.fails_through
     if works is None:
-        text = f"no vLLM release is known to serve it; {fails} is known to fail ({rule.source})"
+        text = f"No vLLM release is known to serve it; {fails} is known to fail ({rule.source})"
         return ReleaseRule(Standing.FAILS, text)
     text = f"vLLM {fails} is known to fail, {works} to work ({rule.source})"
     if version >= Version.parse(works):

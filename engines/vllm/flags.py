@@ -86,4 +86,12 @@ FLAGS = FlagRules(
             *("--headless", "--nnodes", "--node-rank", "--master-addr", "--master-port"),
         }
     ),
+    # vllm/envs.py (0.33.0) and where it is read.
+    environment=(
+        *("VLLM_MLA_DISABLE", "VLLM_PP_LAYER_PARTITION", "VLLM_ALLOW_LONG_MAX_MODEL_LEN"),
+        *("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_USE_SIMPLE_KV_OFFLOAD"),
+        *("VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE", "VLLM_DEEPEP_BUFFER_SIZE_MB"),
+        *("VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_USE_NCCL_SYMM_MEM"),
+        "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
+    ),
 )

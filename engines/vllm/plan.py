@@ -9,9 +9,10 @@ from engines.finding import Finding
 from engines.logistics import load_seconds, with_logistics
 from engines.plan import Host, PerGpu, Plan, Pods
 from engines.request import FitRequest
-from engines.rules.arguments import check_arguments
+from engines.rules.arguments import check_arguments, check_environment
 from engines.rules.deployment import check_volume_size, pods_of
 from engines.rules.host import check_disk, check_host, host_memory_bytes, kept_in_host_memory, shared_memory_bytes
+from engines.rules.image import check_image
 from engines.rules.included import check_included
 from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
@@ -43,7 +44,7 @@ def plan_vllm(resolved: ResolvedRequest) -> Plan:
         *check_widths(resolved),
         *resolved.compatibility.findings,
         *check_known(resolved),
-        *check_included(request.include),
+        *check_included(request),
     ]
     if memory is not None:
         findings += check_memory(resolved, memory, context)
@@ -74,7 +75,9 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
 
 
 def _check_machine(request: FitRequest, pods: Pods, weights: int | None) -> Iterator[Finding]:
-    """Findings about disk, host memory and time to start."""
+    """Findings about disk, host memory, time to start, and the server's image and environment."""
+    yield from check_image(request)
+    yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
     yield from check_volume_size(request, weights)
     if weights is not None:
         yield from check_disk(request, weights)

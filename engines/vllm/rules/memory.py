@@ -59,6 +59,10 @@ def _weights_alone(resolved: ResolvedRequest, memory_bytes: int) -> Iterator[Fin
         )
 
 
+_MOST_USED = 0.98
+_LEAST_BESIDE = 1 * GIB
+"""Our own choice: a CUDA context alone takes about half of it."""
+
 _YARN_READ_IN = Version(0, 33, 0)
 """From here on max_position_embeddings is known to bound a context that YaRN scales (vllm/config/model.py)."""
 
@@ -84,6 +88,7 @@ def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Ite
             f"Set max_model_len to {most} or less{', or yarn_factor' if can_stretch(resolved.model) else ''}.",
         )
     yield from _weights_fit(resolved, memory)
+    yield from _free_at_start(resolved, memory)
     if memory.longest(worst=False) < context:
         yield from _context_fits(memory, context)
     if resolved.sparse_scratch_missed and resolved.batched_tokens > SPARSE_BATCHED_TOKENS:
@@ -96,6 +101,18 @@ def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Ite
         )
     if resolved.request.max_model_len is None and context < most:
         yield warning("context_shortened", f"The context is shortened to {context:,}; the model's {most:,} do not fit.")
+
+
+def _free_at_start(resolved: ResolvedRequest, memory: Memory) -> Iterator[Finding]:
+    """What the budget leaves for the CUDA context and the collective library, which are on the GPU before vLLM compares
+    its budget with the free memory and stops if that is less (vllm/v1/worker/utils.py request_memory, 0.33.0)."""
+    beside = (resolved.gpu.memory_bytes or 0) - memory.budget
+    share = f"gpu_memory_utilization {resolved.utilization:g} leaves {beside / GIB:.2f} GiB of {resolved.gpu.title}"
+    why = "vLLM does not start if the CUDA context and the collective library take more"
+    if beside <= 0:
+        yield rejected("no_memory_beside_budget", f"{share}: {why}.", f"Set it to {_MOST_USED} or less.")
+    elif beside < _LEAST_BESIDE:
+        yield warning("little_memory_beside_budget", f"{share}: {why}.")
 
 
 def _weights_fit(resolved: ResolvedRequest, memory: Memory) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from config.stack.file import read_sections
 from config.stack.sections import StackConfig
 from planner import Plan, fit
 from planner.stack_request import request_of_stack
-from tests.unit.planner.asking import codes, plan, texts
+from tests.unit.planner.asking import codes, plan, texts, warning_codes
 
 _PROGRAM = Path(__file__).parents[3]
 
@@ -97,18 +97,19 @@ def test_the_longest_context_of_the_model_is_suggested_in_the_stacks_notation(na
     assert "context_beyond_model" not in codes(pasted(sections, "engine", f"max_model_len: {found[1]}"))
 
 
-@pytest.mark.parametrize("include", ["nosuch.gguf", "nope*", "UD-Q4_K_XL/*.gguf"])
+@pytest.mark.parametrize(
+    ("include", "file"),
+    [("nosuch.gguf", "nosuch.gguf"), ("nope*", "nope.gguf"), ("UD-Q4_K_XL/*.gguf", "UD-Q4_K_XL/other.gguf")],
+)
 def test_a_quantisation_that_the_catalogue_does_not_list_is_unknown_and_those_that_it_lists_are_named(
-    include: str,
+    include: str, file: str
 ) -> None:
     """Like an unknown repository: what is staged is not counted, and need not be wrong."""
-    sections = stack(
-        "h200-gguf", model={"include": [include]}, engine={"model_file": "other.gguf"}, weights={"size": "2Ti"}
-    )
+    sections = stack("h200-gguf", model={"include": [include]}, engine={"model_file": file}, weights={"size": "2Ti"})
     open_plan = planned(sections)
     assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"nothing_included"})
     assert open_plan.weights_bytes is None
-    assert open_plan.model_file == "other.gguf"
+    assert open_plan.model_file == file
     assert "Use Q4_K_M/*.gguf or UD-Q2_K_XL/*.gguf, or add another one" in texts(open_plan)
     assert planned(stack("h200-gguf")).verdict == "fits"
 
@@ -135,5 +136,75 @@ def test_patterns_are_read_as_the_stager_reads_them(include: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("include", [("nope*",), ("*.safetensors",)])
 def test_patterns_without_the_configuration_of_the_model_are_refused_for_vllm(include: tuple[str, ...]) -> None:
-    assert codes(plan("kimi-k2.5", include=include)) == {"config_not_included"}
+    assert "config_not_included" in codes(plan("kimi-k2.5", include=include))
     assert plan("kimi-k2.5", include=("*.safetensors", "*.json", "*.py", "*.model")).verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("include", "stages_weights"),
+    [
+        (("*.json",), False),
+        (("*.json", "*.py", "tokenizer*.model"), False),
+        (("*.json", "model.safetensors.index.json"), False),
+        (("*",), True),
+        (("*.json", "model-*"), True),
+        (("*.json", "*-0000[1-9]-of-*.safetensors"), True),
+    ],
+)
+def test_patterns_without_weights_are_refused_for_vllm(include: tuple[str, ...], stages_weights: bool) -> None:
+    expected = set() if stages_weights else {"weights_not_included"}
+    assert codes(plan("kimi-k2.5", include=include)) == expected
+
+
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "VLLM_MLA_DISABLE"])
+def test_a_variable_that_changes_what_the_plan_counts_is_unknown(name: str) -> None:
+    open_plan = planned(stack("h200", engine={"environment": {name: "1", "VLLM_LOGGING_LEVEL": "DEBUG"}}))
+    assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"environment_not_counted"})
+    assert f"engine.environment sets {name}" in texts(open_plan)
+
+
+def test_a_variable_that_sets_a_flag_of_llama_cpp_is_unknown() -> None:
+    open_plan = planned(stack("h200-gguf", engine={"environment": {"LLAMA_ARG_CTX_SIZE": "4096"}}))
+    assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"environment_not_counted"})
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "warned"),
+    [
+        ("h200", "vllm/vllm-openai:v0.19.0", True),
+        ("h200", "vllm/vllm-openai:v0.33.0@sha256:" + "0" * 64, False),
+        ("h200", "vllm/vllm-openai:latest", False),
+        ("h200", "registry.example/own:1.2.3", False),
+        ("h200-gguf", "ghcr.io/ggml-org/llama.cpp:server-cuda-b1", True),
+    ],
+)
+def test_an_image_of_another_release_than_the_plan_is_named(name: str, image: str, warned: bool) -> None:
+    assert ("image_of_another_release" in warning_codes(planned(stack(name, engine={"image": image})))) is warned
+
+
+@pytest.mark.parametrize(
+    ("name", "image"),
+    [
+        ("mi300x", "vllm/vllm-openai:v0.33.0"),
+        ("mi300x", "vllm/vllm-openai@sha256:" + "0" * 64),
+        ("h200", "vllm/vllm-openai-rocm:nightly"),
+        ("h200-gguf", "ghcr.io/ggml-org/llama.cpp:server-rocm-b10920"),
+    ],
+)
+def test_an_image_for_another_vendors_gpus_is_refused(name: str, image: str) -> None:
+    assert codes(planned(stack(name, engine={"image": image}))) == {"image_of_another_vendor"}
+    assert "image_of_another_vendor" not in codes(planned(stack(name)))
+
+
+def test_a_model_file_that_is_not_staged_is_refused() -> None:
+    refused = planned(stack("h200-gguf", engine={"model_file": "other.gguf"}))
+    assert codes(refused) == {"model_file_not_staged"}
+    assert "other.gguf is not among the files that are staged: UD-Q2_K_XL/*.gguf." in texts(refused)
+
+
+@pytest.mark.parametrize(("name", "count"), [("h200", 4), ("mi300x", 2)])
+def test_the_image_of_a_stack_hides_no_other_gpus(name: str, count: int) -> None:
+    nodes, engine = {"gpus_per_node": count}, {"tensor_parallel": count}
+    own = planned(stack(name, nodes=nodes, engine=engine | {"image": "registry.example/own:1"}))
+    assert "What fits instead" in texts(own)
+    assert planned(stack(name, nodes=nodes, engine=engine)).problems == own.problems

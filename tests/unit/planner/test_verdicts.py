@@ -58,6 +58,16 @@ def test_tight_means_that_only_the_likely_end_fits() -> None:
     assert plan("llama-3.1-8b", "l4", gpus_per_node=1, max_model_len=likely + 16).verdict == "rejected"
 
 
+def test_a_budget_that_leaves_nothing_for_the_cuda_context_is_refused() -> None:
+    """vLLM compares it with the memory that is free after its CUDA context is made (request_memory, 0.33.0)."""
+    planned = plan("llama-3.1-8b", "h200", gpus_per_node=1, gpu_memory_utilization=1.0)
+    assert (planned.verdict, codes(planned)) == ("rejected", {"no_memory_beside_budget"})
+    assert "Set it to 0.98 or less" in texts(planned)
+    close = plan("llama-3.1-8b", "h200", gpus_per_node=1, gpu_memory_utilization=0.995)
+    assert (close.verdict, "little_memory_beside_budget" in warning_codes(close)) == ("fits", True)
+    assert "little_memory_beside_budget" not in warning_codes(plan("llama-3.1-8b", "h200", gpus_per_node=1))
+
+
 def test_a_context_beyond_the_model_is_refused() -> None:
     planned = plan("qwen3-235b-a22b", max_model_len=100_000)
     assert codes(planned) == {"context_beyond_model"}
