@@ -12,7 +12,7 @@ from typing import Any
 
 from config.catalogue import Checkpoint, ModelFamily, ServingRecipe, find_checkpoint
 from config.checkpoint.attention import CompressedAttention
-from config.checkpoint.directory import read_directory
+from config.checkpoint.directory import DirectoryError, read_directory
 from config.checkpoint.quantization import FP8, Quantization, Scheme, read_quantization, with_expert_type
 from config.checkpoint.rotary import with_yarn
 from config.checkpoint.shape import Shape, read_shape
@@ -114,8 +114,11 @@ def find_model(name: str, include: tuple[str, ...] = ()) -> ModelSpec:
 
     Raises NotInCatalogueError, or DirectoryError for a directory that cannot be read.
     """
-    if Path(name).is_dir():
-        return _model_spec(*read_directory(Path(name)))
+    try:
+        if Path(name).is_dir():
+            return _model_spec(*read_directory(Path(name)))
+    except OSError as fault:
+        raise DirectoryError(f"{name} cannot be read: {fault.strerror}") from fault
     return _of_catalogue(name, include)
 
 

@@ -314,3 +314,8 @@ def test_tensors_whose_sharding_is_not_known_are_named(tmp_path: Path) -> None:
     assert planned.verdict == "unknown"
     assert codes(planned) == {"model_not_known"}
     assert "model.layers.N.attention.wqkv.weight, output.weight are sharded" in texts(planned)
+
+
+def test_a_name_that_the_file_system_refuses_is_one_clear_error() -> None:
+    with pytest.raises(DirectoryError, match="cannot be read: File name too long"):
+        find_model("x" * 300)
