@@ -16,8 +16,8 @@ from tests.lab.sharing import with_own_state
 
 NAMESPACE = "drain"
 BASE = f"/api/v1/namespaces/{NAMESPACE}/services/dev:8080/proxy"
-STREAM_SECONDS = 20
-"""Longer than the 15 s after which llama.cpp would be told to stop."""
+STREAM_SECONDS = 12
+"""Two such streams, one after the other, take longer than the 15 s after which llama.cpp would be told to stop."""
 DRAIN_SECONDS = 600
 """Enough on a busy machine."""
 
@@ -46,10 +46,10 @@ def stream(kubectl: Kubectl, tokens: int) -> list[str]:
 
 
 def running(kubectl: Kubectl) -> int:
-    """Returns how many requests the server processes."""
+    """Returns how many requests the server processes or has queued. It processes one after the other."""
     metrics = kubectl("get", "--raw", f"{BASE}/metrics")
-    [line] = [line for line in metrics.splitlines() if line.startswith("llamacpp:requests_processing ")]
-    return int(line.split()[1])
+    gauges = ("llamacpp:requests_processing ", "llamacpp:requests_deferred ")
+    return sum(int(line.split()[1]) for line in metrics.splitlines() if line.startswith(gauges))
 
 
 def test_streams_end_whole_while_their_pod_terminates_and_new_requests_go_elsewhere(
@@ -58,13 +58,14 @@ def test_streams_end_whole_while_their_pod_terminates_and_new_requests_go_elsewh
     up = served.project.up()
     assert up.status == 0, up
     [pod] = (pod["metadata"]["name"] for pod in served.pods("server"))
+    assert served.ask(), "the Service has an endpoint"
     began = time.monotonic()
     stream(kubectl, 50)
     tokens = round(50 * STREAM_SECONDS / (time.monotonic() - began))
     with ThreadPoolExecutor() as clients:
         streams = [clients.submit(stream, kubectl, tokens) for _ in range(2)]
         while running(kubectl) < len(streams):
-            time.sleep(0.1)
+            assert not any(each.done() for each in streams)
         assert takes_requests(kubectl, pod)
         kubectl("delete", "pod", "-n", NAMESPACE, pod, "--wait=false")
         while takes_requests(kubectl, pod):

@@ -145,7 +145,7 @@ def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
     with ThreadPoolExecutor() as client:
         longer_than_deregistration = client.submit(complete, kubectl, tokens=40)
         while not ask(kubectl, "/running"):
-            time.sleep(0.1)
+            assert not longer_than_deregistration.done()
         kubectl("delete", "pod", "-n", NAMESPACE, pods(kubectl)[1]["metadata"]["name"], "--wait=false")
         assert longer_than_deregistration.result() == 40
     deadline = time.monotonic() + 120

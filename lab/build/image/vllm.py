@@ -62,6 +62,17 @@ def watch(connection: socket.socket, who: str) -> None:
         end(who)
 
 
+def body(request: BaseHTTPRequestHandler) -> bytes:
+    """The body of a request, whole or in chunks."""
+    if length := request.headers["Content-Length"]:
+        return request.rfile.read(int(length))
+    content = b""
+    while size := int(request.rfile.readline(), 16):
+        content += request.rfile.read(size)
+        request.rfile.readline()
+    return content
+
+
 def lead(flags: argparse.Namespace) -> None:
     """Waits for every other rank, then serves."""
     ranks = {flags.node_rank: introduction(flags)}
@@ -96,7 +107,7 @@ def lead(flags: argparse.Namespace) -> None:
             self.wfile.write(json.dumps(known.get(self.path)).encode())
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked = json.loads(body(self))
             if FIRST_ANSWER == "end":
                 end("the first request")
             right = self.path == "/v1/completions" and asked["model"] == flags.served_model_name
