@@ -77,7 +77,7 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--gpu", metavar="NAME", help="GPU, such as h200; omit for llama.cpp on the CPU")
     group.add_argument("--nodes", type=int, metavar="N")
     group.add_argument("--gpus-per-node", type=int, metavar="N", help="default: what the layout needs, else 8")
-    group.add_argument("--fabric", choices=("none", "infiniband", "efa"), help="between nodes")
+    group.add_argument("--fabric", choices=("none", "infiniband", "roce", "efa"), help="between nodes")
     group.add_argument("--driver", metavar="VERSION", help="GPU driver of the nodes")
     group.add_argument("--instance-type", metavar="TYPE", help="EC2 instance type, for its price")
     group.add_argument("--usd-per-gpu-hour", type=float, metavar="USD", help="price of one GPU per hour")

@@ -1,4 +1,4 @@
-"""Checks, before an engine starts, that NCCL would really use InfiniBand; exit status 0 means: it can.
+"""Checks, before an engine starts, that NCCL would really use InfiniBand or RoCE; exit status 0 means: it can.
 
 This one file, standard library only, runs alone in an init container of the engine's own image (`python
 fabric_check.py`), so that device, user and limits are the engine's. It takes a moment, and prints every problem with
@@ -16,7 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ACTIVE = "4: ACTIVE"
-INFINIBAND = "InfiniBand"
+TITLES = {"infiniband": "InfiniBand", "roce": "RoCE"}
+LINK_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+ROCE_V2 = "RoCE v2"
+NO_ADDRESS = "0000:0000:0000:0000:0000:0000:0000:0000"
 IPC_LOCK = 14
 """Number of CAP_IPC_LOCK (linux/capability.h)."""
 LOCKED_MEMORY_BYTES = 2**34
@@ -29,16 +32,21 @@ LIMIT_HELP = (
 
 
 def problems(
-    root: Path, *, devices: Sequence[str] = (), resource: str = "", environment: Mapping[str, str] | None = None
+    root: Path,
+    *,
+    kind: str = "infiniband",
+    devices: Sequence[str] = (),
+    resource: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Every reason why NCCL would not use InfiniBand, one line each; empty: it would.
+    """Every reason why NCCL would not use the fabric, one line each; empty: it would.
 
-    `devices` are those to use; none: all that the container was given.
+    `kind`: `infiniband` or `roce`. `devices` are those to use; none: all that the container was given.
     """
     settings = os.environ if environment is None else environment
     return [
         *_setting_problems(root, settings),
-        *_device_problems(root, devices, resource),
+        *_device_problems(root, kind, devices, resource),
         *_memory_problems(root),
     ]
 
@@ -54,12 +62,12 @@ def _setting_problems(root: Path, environment: Mapping[str, str]) -> Iterator[st
             yield f"{variable} is {wanted}, and the interfaces are {found}: correct heavylift:nodes.fabric.interface"
 
 
-def _device_problems(root: Path, wanted: Sequence[str], resource: str) -> Iterator[str]:
+def _device_problems(root: Path, kind: str, wanted: Sequence[str], resource: str) -> Iterator[str]:
     present = _names(root / "sys/class/infiniband")
     if not present:
         yield (
-            "the node has no InfiniBand device (/sys/class/infiniband is empty): load its driver (mlx5_ib), or serve "
-            "on nodes that have one"
+            f"the node has no {TITLES[kind]} device (/sys/class/infiniband is empty): load its driver (mlx5_ib), or "
+            "serve on nodes that have one"
         )
         return
     yield from (
@@ -71,11 +79,12 @@ def _device_problems(root: Path, wanted: Sequence[str], resource: str) -> Iterat
     given = [device for device in present if device in files]
     if not given:
         yield (
-            f"the container was given none of the node's {len(present)} InfiniBand devices (no /dev/infiniband/uverbs*)"
-            f": check that the RDMA device plugin runs on the node and that {resource or 'its resource'} is its own"
+            f"the container was given none of the node's {len(present)} {TITLES[kind]} devices (no "
+            f"/dev/infiniband/uverbs*): check that the RDMA device plugin runs on the node and that "
+            f"{resource or 'its resource'} is its own"
         )
     used = [device for device in present if device in wanted] or given
-    faults = {device: _fault(root, device, files.get(device)) for device in used}
+    faults = {device: _fault(root, kind, device, files.get(device)) for device in used}
     yield from (f"{device}: {fault}" for device, fault in faults.items() if fault)
 
 
@@ -89,7 +98,7 @@ def _device_files(root: Path) -> dict[str, Path]:
     return found
 
 
-def _fault(root: Path, device: str, file: Path | None) -> str | None:
+def _fault(root: Path, kind: str, device: str, file: Path | None) -> str | None:
     if file is None:
         return "the container was not given this device: ask for more of the RDMA plugin's resource, or leave it out"
     try:
@@ -98,14 +107,39 @@ def _fault(root: Path, device: str, file: Path | None) -> str | None:
         return f"/dev/infiniband/{file.name} cannot be opened ({refusal.strerror}): let the RDMA plugin hand it out"
     directory = root / "sys/class/infiniband" / device / "ports"
     ports = [directory / name for name in _names(directory)]
-    linked = [port for port in ports if _text(port / "link_layer") == INFINIBAND]
+    linked = [port for port in ports if _text(port / "link_layer") == LINK_LAYERS[kind]]
     if not linked:
         layers = ", ".join(sorted({_text(port / "link_layer") for port in ports})) or "unknown"
-        return f"its link layer is {layers}, not {INFINIBAND}: name the right ones in heavylift:nodes.fabric.devices"
-    if any(_text(port / "state") == ACTIVE for port in linked):
-        return None
+        wanted = LINK_LAYERS[kind]
+        return f"its link layer is {layers}, not {wanted}: name the right ones in heavylift:nodes.fabric.devices"
+    active = [port for port in linked if _text(port / "state") == ACTIVE]
+    if active:
+        return None if kind == "infiniband" else _address_fault(root, active)
     states = "; ".join(f"port {port.name} is {_text(port / 'state')}, {_text(port / 'phys_state')}" for port in linked)
-    return f"{states}: check cable and switch, and that a subnet manager runs; or leave it out of the devices"
+    manager = ", and that a subnet manager runs" if kind == "infiniband" else ""
+    return f"{states}: check cable and switch{manager}; or leave it out of the devices"
+
+
+def _address_fault(root: Path, ports: Sequence[Path]) -> str | None:
+    """A fault if no port has a RoCE v2 address on an interface of this pod.
+
+    The kernel shows the addresses of other network namespaces as zeros, and answers with an error for their types
+    (github.com/NVIDIA/nccl/issues/1573; Documentation/ABI/stable/sysfs-class-infiniband).
+    """
+    interfaces = _names(root / "sys/class/net")
+    for port in ports:
+        for index in _names(port / "gids"):
+            is_own = _text(port / "gid_attrs/ndevs" / index) in interfaces
+            if (
+                is_own
+                and _text(port / "gids" / index) != NO_ADDRESS
+                and _text(port / "gid_attrs/types" / index) == ROCE_V2
+            ):
+                return None
+    return (
+        f"no {ROCE_V2} address on an interface of this pod ({', '.join(interfaces) or 'none'}): attach the pod to the "
+        "device's network with heavylift:nodes.fabric.attachments, or use fabric.network: host"
+    )
 
 
 def _memory_problems(root: Path) -> Iterator[str]:
@@ -150,6 +184,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=Path("/"), help="read the trees below this directory")
     parser.add_argument("--device", action="append", default=[], dest="devices", help="device to use; unset: all given")
     parser.add_argument("--resource", default="", help="the device plugin's resource, for the messages")
+    parser.add_argument("--kind", choices=tuple(TITLES), default="infiniband", help="the fabric")
     parser.add_argument("--library", default="NCCL", help="the collective library, for the messages")
     return parser
 
@@ -157,11 +192,12 @@ def command_line() -> argparse.ArgumentParser:
 def main() -> int:
     """Exit status 0, or 1 with every problem on standard error."""
     arguments = command_line().parse_args()
-    found = problems(arguments.root, devices=arguments.devices, resource=arguments.resource)
+    found = problems(arguments.root, kind=arguments.kind, devices=arguments.devices, resource=arguments.resource)
+    title = TITLES[arguments.kind]
     if not found:
-        print(f"InfiniBand is there: {arguments.library} will use it")
+        print(f"{title} is there: {arguments.library} will use it")
         return 0
-    heading = f"{arguments.library} would not use InfiniBand here, although the stack asks for it:"
+    heading = f"{arguments.library} would not use {title} here, although the stack asks for it:"
     print(heading, *found, sep="\n  ", file=sys.stderr)
     return 1
 

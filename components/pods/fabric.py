@@ -1,7 +1,7 @@
 """The fabric's part of a group's pods: devices, environment, and a check before the engine starts.
 
-Only this module distinguishes InfiniBand and EFA. Both get devices from a device plugin as a resource, never as a host
-path. The ranks connect over TCP first; the environment names the interface, so that no rank binds to loopback.
+Only this module distinguishes InfiniBand, RoCE and EFA. All get devices from a device plugin as a resource, never as a
+host path. The ranks connect over TCP first; the environment names the interface, so that no rank binds to loopback.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,9 @@ _POD_INTERFACE = "eth0"
 
 def environment(fabric: Fabric | None) -> dict[str, str]:
     """Returns the environment of NCCL or RCCL, which read the same names. None: sockets over the pod network.
+
+    InfiniBand and RoCE are one transport of NCCL. Since 2.21, NCCL chooses the RoCE v2 address of a device itself; an
+    index differs from pod to pod (github.com/NVIDIA/nccl/issues/1573).
 
     With NCCL_NET, NCCL fails instead of silently falling back to sockets. Names and values:
     docs.nvidia.com/deeplearning/nccl/user-guide, environment variables; the AWS EFA guide for FI_PROVIDER.
@@ -66,11 +69,12 @@ def annotations(fabric: Fabric | None) -> dict[str, str]:
 
 def check_command(fabric: Fabric | None, mount: str, library: str | None = None) -> list[str] | None:
     """Returns the command that checks the fabric from within a pod. None: nothing to check."""
-    if fabric is None or fabric.kind is not FabricKind.INFINIBAND:
+    if fabric is None or fabric.kind is FabricKind.EFA:
         return None
     named = [f"--device={device}" for device in fabric.devices]
+    kind = [f"--kind={fabric.kind}"] if fabric.kind is not FabricKind.INFINIBAND else []
     other = [f"--library={library}"] if library not in (None, CollectiveLibrary.NCCL) else []
-    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *named, *other]
+    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *kind, *named, *other]
 
 
 def exclusive_topology(fabric: Fabric | None) -> Mapping[str, str]:

@@ -34,14 +34,14 @@ class Fabric(TypedDict):
     """The network between the nodes' GPUs, as its device plugin advertises it."""
 
     kind: FabricKind
-    """`infiniband` or `efa`."""
+    """`infiniband`, `roce` (RDMA over Ethernet, RoCE v2) or `efa`."""
     resource: str
     """Extended resource of the device plugin, such as `rdma/ib`."""
     count: int
     """Devices of that resource on each node."""
     devices: NotRequired[Sequence[str]]
-    """InfiniBand devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has others, for
-    example for storage."""
+    """RDMA devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has others, for example
+    for storage."""
     network: NotRequired[PodNetwork]
     """Network on which the ranks find one another. `pod`: the cluster's. `host`: the node's."""
     interface: NotRequired[str]

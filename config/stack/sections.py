@@ -56,6 +56,7 @@ class FabricKind(StrEnum):
     """Network between GPU nodes that the communication library uses without sockets."""
 
     INFINIBAND = "infiniband"
+    ROCE = "roce"
     EFA = "efa"
 
 
@@ -83,13 +84,13 @@ class Fabric(Section):
     """The network between the nodes' GPUs, as its device plugin advertises it."""
 
     kind: FabricKind
-    """`infiniband` or `efa`."""
+    """`infiniband`, `roce` (RDMA over Ethernet, RoCE v2) or `efa`."""
     resource: Text
     """Extended resource of the device plugin, such as `rdma/ib`."""
     count: Count
     """Devices of that resource on each node."""
     devices: Sequence[Device] = ()
-    """InfiniBand devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has
+    """RDMA devices to use, such as `mlx5_0`; unset: all devices of the pod. Name them if a node has
     others, for example for storage."""
     network: PodNetwork = PodNetwork.POD
     """Network on which the ranks find one another. `pod`: the cluster's. `host`: the node's."""

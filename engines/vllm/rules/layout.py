@@ -66,7 +66,7 @@ def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
         )
     pods = resolved.pods
     spans_nodes = pods.nodes_per_server > 1 and pods.gpus_per_pod % tp > 0
-    if spans_nodes and resolved.request.fabric != "infiniband":
+    if spans_nodes and resolved.request.fabric not in ("infiniband", "roce"):
         yield warning(
             "tensor_parallel_across_nodes",
             f"tensor_parallel {tp} spans nodes with {pods.gpus_per_pod} GPUs each: every layer waits for the "
@@ -123,7 +123,7 @@ def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
         yield warning(
             "no_fast_fabric",
             f"The model spans {nodes} nodes and their fabric {known}: over plain TCP the network delays "
-            "every token. State InfiniBand or EFA.",
+            "every token. State InfiniBand, RoCE or EFA.",
         )
 
 
