@@ -9,7 +9,7 @@ from pydantic import ValidationError, create_model
 from config.engine_name import EngineName
 from config.errors import sentences
 from config.stack import arguments
-from config.stack.fields import Section
+from config.stack.sections.fields import Section
 
 AnySection = TypeVar("AnySection", bound=Section)
 Arguments = TypeVar("Arguments")

@@ -20,7 +20,7 @@ from components.pods.security import JobSecurity
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
-from config.stack.pod import Security
+from config.stack.sections.pod import Security
 
 _DEADLINE_SECONDS = 3600
 """Removal takes seconds to minutes. The rest allows for another stager's lease on a directory."""

@@ -30,7 +30,7 @@ from components.rollout import stage_watch, staged_files
 from components.rollout.server_watch import AWAITED_HERE
 from components.rollout.stage_watch import StageJobs
 from config.stack import arguments
-from config.stack.pod import Security
+from config.stack.sections.pod import Security
 from planner.time_limits import PULUMI_GRACE_SECONDS
 
 _DEADLINE_SECONDS = 24 * 3600

@@ -13,7 +13,7 @@ from components.arguments import read_section
 from components.pods.labels import labels
 from components.pods.manifest import manifest
 from config.stack import arguments
-from config.stack.pod import PodSettings
+from config.stack.sections.pod import PodSettings
 
 SERVER, STAGE = "heavylift:pod.server", "heavylift:pod.stage"
 """Keys of the stack file."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.pods.weight_source import PlacedVolume
-from config.stack.pod import Security
+from config.stack.sections.pod import Security
 
 DEFAULT_USER = 2000
 """Our own choice: the user that vLLM's image has for a server without root."""

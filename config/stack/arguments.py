@@ -1,22 +1,15 @@
 """The sections of a stack file as plain values.
 
-Written by `make schema` from config/stack/sections.py: do not edit.
+Written by `make schema` from config/stack/sections/: do not edit.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from config.engine_name import EngineName
-from config.stack.sections import (
-    EncoderMode,
-    FabricKind,
-    GpuDirect,
-    NodeKind,
-    PodNetwork,
-    TaintEffect,
-    Verification,
-    WeightsKind,
-)
+from config.stack.sections.engine import EncoderMode
+from config.stack.sections.nodes import FabricKind, GpuDirect, NodeKind, PodNetwork, TaintEffect
+from config.stack.sections.weights import Verification, WeightsKind
 
 
 class Cluster(TypedDict):

@@ -7,10 +7,10 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from config.stack.fields import Section
 from config.stack.file import HUB_TOKEN, NAMESPACE
 from config.stack.overrides import KEYS
 from config.stack.sections import Fabric, StackConfig, Taint
+from config.stack.sections.fields import Section
 
 _OPENING = """# Configuration
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from config.stack.fields import Section
 from config.stack.sections import StackConfig
+from config.stack.sections.fields import Section
 
 ARGUMENTS_FILE = Path(__file__).parent / "arguments.py"
 
@@ -20,7 +20,7 @@ _LINE_LENGTH = 120
 
 _OPENING = '''"""The sections of a stack file as plain values.
 
-Written by `make schema` from config/stack/sections.py: do not edit.
+Written by `make schema` from config/stack/sections/: do not edit.
 """
 '''
 

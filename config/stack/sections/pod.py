@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from config.stack.fields import Count, ResourceName, Section
+from config.stack.sections.fields import Count, ResourceName, Section
 
 Identity = Annotated[int, Strict(), Field(ge=0, lt=2**31 - 1)]
 """A numeric user or group, as pods have it."""

@@ -1,0 +1,107 @@
+"""The `heavylift:` keys of a stack file as frozen models.
+
+Every value is validated first. Unknown keys are refused. All errors are reported at once, each with key, value and what
+was expected. Does not import Pulumi, so that the planner and the JSON schema can use it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from config.errors import StackError, sentences
+from config.stack.sections.contradictions import contradictions, may_fan_out
+from config.stack.sections.engine import EncoderMode, Engine
+from config.stack.sections.fields import Section
+from config.stack.sections.nodes import (
+    Cluster,
+    Fabric,
+    FabricKind,
+    GpuDirect,
+    NodeKind,
+    Nodes,
+    PodNetwork,
+    Taint,
+    TaintEffect,
+)
+from config.stack.sections.pod import Pod, PodSettings, Security
+from config.stack.sections.stage import Stage
+from config.stack.sections.weights import Model, Verification, Weights, WeightsKind
+
+__all__ = [
+    "Cluster",
+    "EncoderMode",
+    "Engine",
+    "Fabric",
+    "FabricKind",
+    "GpuDirect",
+    "Model",
+    "NodeKind",
+    "Nodes",
+    "Pod",
+    "PodNetwork",
+    "PodSettings",
+    "Section",
+    "Security",
+    "StackConfig",
+    "Stage",
+    "Taint",
+    "TaintEffect",
+    "Verification",
+    "Weights",
+    "WeightsKind",
+]
+
+
+class StackConfig(Section):
+    """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
+
+    cluster: Cluster = Cluster()
+    """The Kubernetes cluster."""
+    nodes: Nodes = Nodes()
+    """The nodes that stage and serve."""
+    model: Model
+    """The weights."""
+    weights: Weights
+    """The volume of the weights."""
+    stage: Stage
+    """The Job that downloads and verifies the weights."""
+    engine: Engine
+    """The inference server."""
+    security: Security = Security()
+    """The user of the Jobs' pods."""
+    pod: Pod = Pod()
+    """Additions to the pods."""
+
+    @classmethod
+    def parse(cls, sections: Mapping[str, Any]) -> Self:
+        """The checked configuration from plain values, as a stack file has them, without the `heavylift:` prefix.
+
+        Raises StackError with every fault.
+        """
+        faults: list[str] = []
+        try:
+            stack = cls.model_validate(sections)
+        except ValidationError as error:
+            faults += sentences(error, cls)
+        faults += contradictions(sections)
+        if faults:
+            raise StackError(faults)
+        return stack
+
+    @property
+    def weights_path(self) -> str | None:
+        """Directory on the nodes under which weights are staged; None for a claim."""
+        return None if self.weights.kind is WeightsKind.CLAIM else self.weights.path or self.nodes.nvme_path
+
+    @property
+    def fan_out(self) -> bool:
+        """Whether the nodes share one download."""
+        if self.stage.fan_out is not None:
+            return self.stage.fan_out
+        return may_fan_out(self.nodes, self.weights, self.stage)
+
+    @property
+    def staging_nodes(self) -> int:
+        """How many nodes bring the weights over the site's line, each to a volume of its own."""
+        return 1 if self.weights.kind is WeightsKind.CLAIM else max(1, len(self.nodes.names))
