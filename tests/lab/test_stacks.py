@@ -148,7 +148,7 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
     for words in (
         "fits: moonshotai/Kimi-K2.5 on 8 H200, vLLM 0.33.0, TP8",
         "budget 128.62 GiB: weights 71.86",
-        "1,475,264 to 1,568,256 tokens, 35,136 B per token on each GPU",
+        "1,459,840 to 1,578,496 tokens, 35,136 B per token on each GPU",
         "weights 595.2 GB",
         "warning: driver_not_known: ",
         "1 warning",
@@ -189,7 +189,8 @@ def test_the_articles_expert_offload_is_said_to_be_needless(nodes: AddNodes, mak
     answer = project.preview()
     assert answer.status == 0, answer
     assert (
-        "warning: expert_offload_not_needed: The experts go to host memory, and they fit on the GPUs" in answer.output
+        "warning: expert_offload_not_needed: The experts go to host memory although they fit on the GPUs"
+        in answer.output
     )
 
 
@@ -204,5 +205,5 @@ def test_a_changed_setting_shows_in_the_plan_of_a_preview(nodes: AddNodes, make:
     assert preview.status == 0, preview
     lines = [line.strip() for line in preview.output.splitlines()]
     assert "+ cost_per_hour_usd: 20" in lines
-    assert "~ [0]: 1475264 => 737632" in lines
+    assert "~ [0]: 1459840 => 729920" in lines
     assert "~ kv_bytes_per_token: 35136 => 70272" in lines
