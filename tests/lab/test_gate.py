@@ -350,7 +350,7 @@ def kill_stager_after(served: Served, hub: HubClient, bytes_sent: int, seconds: 
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if hub.bytes_sent() >= bytes_sent:
-            served.lab.on_node("real-0", "pkill", "-KILL", "-f", "stager stage")
+            served.lab.on_node("real-0", "pkill", "-KILL", "-f", "run_stager.py stage")
             return True
         time.sleep(0.1)
     return False
