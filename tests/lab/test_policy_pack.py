@@ -8,6 +8,8 @@ from lab.engine import Engine
 from lab.project import Project
 from lab.site import CHECKOUT
 
+pytestmark = pytest.mark.xdist_group("policy pack")
+
 PACK = ("--policy-pack", str(CHECKOUT / "policy"))
 PRODUCTION = ("--policy-pack-config", str(CHECKOUT / "policy" / "production.json"))
 

@@ -17,6 +17,9 @@ from tests.lab.kubectl import Kubectl
 from tests.lab.serving import FIRST, SECOND, Served, dev_stack, pinned
 from tests.lab.sharing import with_own_state
 
+# One stack, whose tests build on one another.
+pytestmark = pytest.mark.xdist_group("stage refusals")
+
 NAMESPACE = "stage-refusals"
 A_MINUTE_AND_ITS_START = 150
 """Seconds; far below the Job's deadline of 900."""
