@@ -27,7 +27,7 @@ check: $(READY) ## format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test-fast: $(READY) ## unit and golden tests, under a minute
+test-fast: $(READY) ## unit and golden tests, about two minutes
 	$(BIN)/pytest $(IN_PARALLEL) tests/unit tests/golden
 
 test: check ## everything: checks, unit, golden, and the lab's real engine and cluster
