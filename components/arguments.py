@@ -9,9 +9,8 @@ from pydantic import ValidationError, create_model
 from config.engine_name import EngineName
 from config.errors import sentences
 from config.stack import arguments
-from config.stack.sections.fields import Section
+from config.stack.sections.fields import AnySection
 
-AnySection = TypeVar("AnySection", bound=Section)
 Arguments = TypeVar("Arguments")
 
 

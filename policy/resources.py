@@ -129,6 +129,12 @@ def pods(resources: Sequence[Resource]) -> Iterator[Pod]:
                 yield Pod(resource, at(template, "metadata", "labels") or {}, template.get("spec") or {})
 
 
+def containers(resources: Sequence[Resource]) -> Iterator[Container]:
+    """Every container of the stack's pods, with init containers."""
+    for pod in pods(resources):
+        yield from pod.all_containers
+
+
 def models(resources: Sequence[Resource]) -> Iterator[Resource]:
     """The components `ServedModel`, which have a `plan` and a `release`."""
     return (resource for resource in resources if resource.type == "heavylift:index:ServedModel")

@@ -10,12 +10,13 @@ from bz2 import compress
 from json import dumps
 from pathlib import Path
 
+from components.in_pod import run_stager
+
 _HERE = Path(__file__).parent
 _STAGER = _HERE.parents[1] / "stager"
 
-RUN_STAGER = "run_stager.py"
+RUN_STAGER = Path(run_stager.__file__).name
 INSTALLER = "install_requirements.py"
-ARCHIVE = "stager.json.bz2"
 
 VERIFIER = "verify.py"
 _VERIFIER_MODULES = (VERIFIER, "__init__.py", "manifest.py", "nofollow.py", "order.py", "tree_check.py")
@@ -31,7 +32,7 @@ def stager_texts() -> dict[str, str]:
 def stager_archive() -> dict[str, str]:
     """Returns the `binary_data` of the stager's ConfigMap: all modules of the package."""
     modules = {file.name: file.read_text() for file in sorted(_STAGER.glob("*.py"))}
-    return {ARCHIVE: b64encode(compress(dumps(modules).encode())).decode()}
+    return {run_stager.ARCHIVE.name: b64encode(compress(dumps(modules).encode())).decode()}
 
 
 def verifier_texts() -> dict[str, str]:

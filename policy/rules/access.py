@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policy.resources import Pod, Resource, at, pods
+from policy.resources import Pod, Resource, at, containers, pods
 from policy.rules.rule import Rule, Violation
 
 _HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"}
@@ -18,42 +18,41 @@ _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 def _token_in_stager_only(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
-    for pod in pods(resources):
-        for container in pod.all_containers if not pod.is_stager else ():
-            names = {variable.get("name") for variable in container.variables}
-            if found := names & _HUB_TOKENS:
-                yield Violation(
-                    f"{container.name} of {pod.owner.name} has {', '.join(sorted(map(str, found)))}: only the stager "
-                    "needs the hub's token. Remove it.",
-                    pod.owner,
-                )
+    for container in containers(resources):
+        names = {variable.get("name") for variable in container.variables}
+        if not container.pod.is_stager and (found := names & _HUB_TOKENS):
+            yield Violation(
+                f"{container.name} of {container.pod.owner.name} has {', '.join(sorted(map(str, found)))}: only the "
+                "stager needs the hub's token. Remove it.",
+                container.pod.owner,
+            )
 
 
 def _no_plain_secret(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
-    for pod in pods(resources):
-        for container in pod.all_containers:
-            for variable in container.variables:
-                name = str(variable.get("name")).upper()
-                if variable.get("value") and _SECRET.search(name) and not _NO_SECRET.search(name):
-                    yield Violation(
-                        f"{variable['name']} of {container.name} in {pod.owner.name} is in plain text. Put it into a "
-                        "Secret, and name that with valueFrom.secretKeyRef.",
-                        pod.owner,
-                    )
+    for container in containers(resources):
+        owner = container.pod.owner
+        for variable in container.variables:
+            name = str(variable.get("name")).upper()
+            if variable.get("value") and _SECRET.search(name) and not _NO_SECRET.search(name):
+                yield Violation(
+                    f"{variable['name']} of {container.name} in {owner.name} is in plain text. Put it into a Secret, "
+                    "and name that with valueFrom.secretKeyRef.",
+                    owner,
+                )
 
 
 def _whole_gpus(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
-    for pod in pods(resources):
-        for container in pod.all_containers:
-            limits, requests = (at(container.fields, "resources", key) or {} for key in ("limits", "requests"))
-            for gpu in _GPUS:
-                asked, limit = requests.get(gpu), limits.get(gpu)
-                if asked is not None and str(asked) != str(limit):
-                    yield Violation(
-                        f"{container.name} of {pod.owner.name} requests {asked} {gpu} and is limited to {limit}: "
-                        "Kubernetes admits equal numbers only. Set the limit alone.",
-                        pod.owner,
-                    )
+    for container in containers(resources):
+        owner = container.pod.owner
+        limits, requests = (at(container.fields, "resources", key) or {} for key in ("limits", "requests"))
+        for gpu in _GPUS:
+            asked, limit = requests.get(gpu), limits.get(gpu)
+            if asked is not None and str(asked) != str(limit):
+                yield Violation(
+                    f"{container.name} of {owner.name} requests {asked} {gpu} and is limited to {limit}: Kubernetes "
+                    "admits equal numbers only. Set the limit alone.",
+                    owner,
+                )
 
 
 def _no_public_server(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:

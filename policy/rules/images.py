@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policy.resources import Container, Resource, pods
+from policy.resources import Container, Resource, containers
 from policy.rules.rule import Rule, Violation
 
 _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def _images(resources: Sequence[Resource]) -> Iterator[tuple[str, Container]]:
-    for pod in pods(resources):
-        yield from ((str(container.fields.get("image")), container) for container in pod.all_containers)
+    return ((str(container.fields.get("image")), container) for container in containers(resources))
 
 
 def _no_latest(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:

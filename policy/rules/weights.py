@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policy.resources import Container, Resource, at, models, pods
+from policy.resources import Container, Resource, at, containers, models, pods
 from policy.rules.rule import Rule, Violation
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -14,15 +14,14 @@ _VOLUME = "weights"
 
 
 def _pinned(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
-    for pod in pods(resources):
-        for container in pod.all_containers if pod.is_stager else ():
-            revision = container.option("--revision")
-            if revision is not None and not _COMMIT.fullmatch(revision):
-                yield Violation(
-                    f"{container.option('--repository')} is staged at '{revision}', which may be another model "
-                    "tomorrow. Name a full commit of 40 hex digits.",
-                    pod.owner,
-                )
+    for container in containers(resources):
+        revision = container.option("--revision") if container.pod.is_stager else None
+        if revision is not None and not _COMMIT.fullmatch(revision):
+            yield Violation(
+                f"{container.option('--repository')} is staged at '{revision}', which may be another model tomorrow. "
+                "Name a full commit of 40 hex digits.",
+                container.pod.owner,
+            )
 
 
 def _locked(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
@@ -36,14 +35,15 @@ def _locked(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Vio
 
 
 def _read_only(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
-    for pod in pods(resources):
-        for container in pod.all_containers if pod.is_server else ():
-            if any(mount.get("name") == _VOLUME and not mount.get("readOnly") for mount in _mounts(container)):
-                yield Violation(
-                    f"{container.name} of {pod.owner.name} can write to the weights: they would no longer be those "
-                    "that were verified. Mount them with readOnly: true.",
-                    pod.owner,
-                )
+    for container in containers(resources):
+        pod = container.pod
+        writes = any(mount.get("name") == _VOLUME and not mount.get("readOnly") for mount in _mounts(container))
+        if pod.is_server and writes:
+            yield Violation(
+                f"{container.name} of {pod.owner.name} can write to the weights: they would no longer be those that "
+                "were verified. Mount them with readOnly: true.",
+                pod.owner,
+            )
 
 
 def _retained(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
