@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts aws-instances accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner;
 RELEASES ?=
 vllm-facts: $(READY) ## read flags, backends and parsers from the wheels of vLLM's releases: RELEASES="0.33.0 0.34.0"
 	@$(BIN)/python -m tests.oracle.release_facts $(RELEASES)
+
+aws-instances: $(READY) ## write network cards and zones of EC2 instance types from recorded answers
+	@$(BIN)/python -m tests.recorded_ec2
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.report.accuracy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from config.catalogue import find_instance
+from engines.cost import cost_parts, cost_per_hour
 from engines.plan import Plan
 from engines.request import FitRequest
 from engines.rules.deployment import volume_bytes
@@ -18,7 +18,9 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_s
     engine's first answer.
     """
     needed = None if weights is None else disk_bytes(weights, request.keep_revisions)
-    plan = replace(plan, cost_per_hour_usd=cost_per_hour(request), volume_bytes=volume_bytes(request, needed))
+    parts = cost_parts(request)
+    plan = replace(plan, cost_parts=parts, cost_per_hour_usd=cost_per_hour(parts))
+    plan = replace(plan, volume_bytes=volume_bytes(request, needed))
     if weights is None:
         return plan
     return replace(
@@ -45,17 +47,3 @@ def download_seconds(request: FitRequest, weights: int) -> float:
 def load_seconds(request: FitRequest, weights: int, start_seconds: float) -> float:
     """Seconds from the server's start to its first answer. Assumes that every node reads the whole checkpoint."""
     return weights / request.read_bytes_per_second + start_seconds
-
-
-def cost_per_hour(request: FitRequest) -> float | None:
-    """US dollars per hour for all nodes: from the price per GPU, else from the instance type's dated price.
-
-    `None`: no price is known. Raises NotInCatalogueError.
-    """
-    nodes = request.deployment.nodes if request.deployment else request.nodes
-    if request.usd_per_gpu_hour is not None:
-        return round(request.usd_per_gpu_hour * nodes * request.gpus_per_node, 4)
-    if request.instance_type is None:
-        return None
-    price = find_instance(request.instance_type).usd_per_hour
-    return None if price is None else round(price * nodes, 4)

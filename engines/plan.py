@@ -114,6 +114,17 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class CostPart:
+    """A part of the cost of a stack."""
+
+    name: str
+    usd_per_hour: float | None
+    """US dollars per hour. None: not known."""
+    source: str
+    """Where the price was read, and when."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The verdict on a request and everything derived from it."""
 
@@ -144,7 +155,10 @@ class Plan:
     load_seconds: float | None = None
     """Seconds from the server's start to its first answer: reading the weights and starting the engine."""
     cost_per_hour_usd: float | None = None
-    """US dollars per hour of all nodes of the stack, including other replicas and spares."""
+    """US dollars per hour of all nodes of the stack, including other replicas and spares. On AWS with the cluster, if
+    the stack makes it."""
+    cost_parts: tuple[CostPart, ...] = ()
+    """The parts of that cost."""
     engine_args: tuple[str, ...] = ()
     """Arguments derived from the model and the plan. The server adds the model's path, its served name, host, port
     and the ranks of a group."""
@@ -180,6 +194,7 @@ class Plan:
             "download_seconds": self.download_seconds,
             "load_seconds": self.load_seconds,
             "cost_per_hour_usd": self.cost_per_hour_usd,
+            "cost_parts": [asdict(part) for part in self.cost_parts],
             "engine_args": list(self.engine_args),
             "engine_env": dict(self.engine_env),
         }

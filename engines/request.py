@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.catalogue import CapacityKind
 from config.engine_name import EngineName
 
 DEFAULT_STAGING_BYTES_PER_SECOND = 250e6
@@ -30,6 +31,8 @@ class Deployment:
     """Servers, each on nodes of its own."""
     drain_seconds: int = 0
     """Time for running requests to finish when a pod terminates. 0: none."""
+    makes_cluster: bool = False
+    """Whether the stack makes an EKS cluster, and so pays for it."""
     volume_has_size: bool = True
     """Whether the weights volume has a size."""
     locked_files: tuple[str, ...] | None = None
@@ -61,7 +64,9 @@ class FitRequest:
     driver: str | None = None
     """Version of the GPU driver on the nodes, such as `580.95.05`."""
     instance_type: str | None = None
-    """AWS instance type of the nodes, for its price and host memory."""
+    """EC2 instance type of the nodes, for its price."""
+    capacity: CapacityKind = CapacityKind.ON_DEMAND
+    """How instances of that type are bought, for their price."""
     usd_per_gpu_hour: float | None = None
     """Price of a GPU per hour; overrides the table of instance prices."""
     host_memory_bytes: int | None = None

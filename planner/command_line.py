@@ -18,7 +18,7 @@ pods {gpus_per_pod, pods_per_server, nodes_per_server}; per_gpu {budget_gib, wei
 kv_gib [worst, likely], kv_bytes_per_token} of the fullest GPU; kv_tokens [worst, likely]; context, the longest request
 that is served; max_concurrency [worst, likely], requests of that length that the KV cache holds at once; max_context,
 the longest request that surely fits; weights_bytes; disk_bytes; download_seconds; load_seconds; cost_per_hour_usd;
-engine_args; engine_env. Unknown values are null.
+cost_parts [{name, usd_per_hour, source}]; engine_args; engine_env. Unknown values are null.
 
 Exit status: 0 fits or tight, 1 rejected, 2 invalid value or option, 3 unknown.
 """

@@ -60,7 +60,7 @@ def _of_gpu(available: Machines, request: FitRequest) -> Iterator[Machine]:
 
 
 def _rentable(request: FitRequest) -> Iterator[Machine]:
-    for instance in _cheapest_instances():
+    for instance, price in _cheapest_instances():
         for nodes in _NODES:
             if nodes == 1 or instance.gpus == max(_COUNTS):
                 of_instance = replace(
@@ -71,16 +71,16 @@ def _rentable(request: FitRequest) -> Iterator[Machine]:
                     instance_type=instance.type,
                     fabric="efa" if instance.efa_interfaces else "none",
                 )
-                yield Machine(of_instance, (instance.usd_per_hour or 0.0) * nodes)
+                yield Machine(of_instance, price * nodes)
 
 
-def _cheapest_instances() -> Iterator[Instance]:
-    """For each GPU and count, the cheapest instance type with a price."""
-    cheapest: dict[tuple[str, int], Instance] = {}
+def _cheapest_instances() -> Iterator[tuple[Instance, float]]:
+    """For each GPU and count, the instance type that is cheapest on demand, and its price per hour."""
+    cheapest: dict[tuple[str, int], tuple[Instance, float]] = {}
     for instance in instances():
         key = (instance.gpu, instance.gpus)
-        if instance.usd_per_hour is None:
+        if instance.on_demand is None:
             continue
-        if key not in cheapest or instance.usd_per_hour < (cheapest[key].usd_per_hour or 0.0):
-            cheapest[key] = instance
+        if key not in cheapest or instance.on_demand.usd_per_hour < cheapest[key][1]:
+            cheapest[key] = instance, instance.on_demand.usd_per_hour
     yield from cheapest.values()

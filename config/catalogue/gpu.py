@@ -1,4 +1,4 @@
-"""GPUs and their vendors, and the EC2 instance types that have them."""
+"""GPUs and their vendors."""
 
 from __future__ import annotations
 
@@ -71,20 +71,6 @@ class Gpu:
         return None if self.torch_gib is None else round(self.torch_gib * GIB)
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """An EC2 instance type."""
-
-    type: str
-    gpu: str
-    gpus: int
-    memory_bytes: int
-    efa_interfaces: int
-    usd_per_hour: float | None
-    """On demand in us-east-1; `None`: no price was found."""
-    price_source: str | None
-
-
 @cache
 def gpus() -> tuple[Gpu, ...]:
     """Every GPU of the catalogue."""
@@ -121,31 +107,6 @@ def described_gpu(name: str) -> Gpu:
         gfx=None,
         data_center=True,  # nothing is refused for what is not known
     )
-
-
-@cache
-def instances() -> tuple[Instance, ...]:
-    """Every EC2 GPU instance type of the catalogue."""
-    return tuple(
-        Instance(
-            type=entry["type"],
-            gpu=entry["gpu"],
-            gpus=entry["gpus"],
-            memory_bytes=entry["memory_mib"] * 2**20,
-            efa_interfaces=entry["efa_interfaces"],
-            usd_per_hour=entry["usd_per_hour"],
-            price_source=entry["price_source"],
-        )
-        for entry in read("aws_instances.json")["instances"]
-    )
-
-
-def find_instance(name: str) -> Instance:
-    """The instance type of that name. Raises NotInCatalogueError."""
-    for instance in instances():
-        if instance.type == name:
-            return instance
-    raise NotInCatalogueError("instance type", name, [instance.type for instance in instances()])
 
 
 @cache

@@ -8,7 +8,7 @@ from config.catalogue import NotInCatalogueError, engine_facts, find_gpu
 from config.checkpoint.directory import DirectoryError
 from config.checkpoint.model_spec import find_model
 from config.units import duration
-from engines.plan import Plan
+from engines.plan import CostPart, Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
 from planner.report.bars import Bar, bars
@@ -130,6 +130,13 @@ def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
         parts.append(f"{plan.cost_per_hour_usd:,.2f} $/h{more}")
     if parts:
         yield "logistics", "; ".join(parts)
+    if len(plan.cost_parts) > 1:
+        yield "cost", "; ".join(_cost_part(part) for part in plan.cost_parts)
+
+
+def _cost_part(part: CostPart) -> str:
+    price = "price not known" if part.usd_per_hour is None else f"{part.usd_per_hour:,.2f} $/h"
+    return f"{part.name} {price} ({part.source})"
 
 
 def _is_computed(request: FitRequest) -> bool:

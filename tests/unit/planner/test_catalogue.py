@@ -1,6 +1,7 @@
 """The data files: complete, sourced, and what the shared collection says of them."""
 
 import json
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -74,8 +75,11 @@ def test_a_name_that_is_not_known_is_refused_with_what_is_close() -> None:
 def test_every_instance_has_a_gpu_of_the_catalogue_and_a_dated_price() -> None:
     for instance in instances():
         assert find_gpu(instance.gpu)
-        assert (instance.usd_per_hour is None) == (instance.price_source is None)
-    assert find_instance("p5en.48xlarge").usd_per_hour == 63.296
+        for price in (instance.on_demand, instance.capacity_block):
+            assert price is None or re.search(r"20\d\d", price.source)
+    p5en = find_instance("p5en.48xlarge")
+    assert p5en.on_demand is not None
+    assert p5en.on_demand.usd_per_hour == 63.296
 
 
 def test_every_rule_of_a_release_has_a_source() -> None:

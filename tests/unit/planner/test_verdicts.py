@@ -173,7 +173,7 @@ def test_the_plan_has_exactly_the_documented_keys() -> None:
     assert list(planned) == [
         "verdict", "problems", "warnings", "layout", "pods", "per_gpu", "kv_tokens", "context",
         "max_concurrency", "max_context", "weights_bytes", "disk_bytes", "download_seconds", "load_seconds",
-        "cost_per_hour_usd", "engine_args", "engine_env",
+        "cost_per_hour_usd", "cost_parts", "engine_args", "engine_env",
     ]  # fmt: skip
     assert list(planned["pods"]) == ["gpus_per_pod", "pods_per_server", "nodes_per_server"]
     assert list(planned["layout"]) == ["tp", "pp", "dp", "ep", "dcp"]
