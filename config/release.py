@@ -65,6 +65,7 @@ PLACE = (
     "engine.data_parallel",
     "engine.replicas",
     "engine.expert_parallel",
+    "engine.prefill_context_parallel",
     "engine.decode_context_parallel",
     "engine.max_model_len",
     "engine.max_num_seqs",

@@ -49,15 +49,18 @@ class Layout:
     """Pipeline parallel: stages."""
     dp: int = 1
     """Data parallel: replicas of the attention layers."""
+    pcp: int = 1
+    """Prefill context parallel: ranks that share the tokens of a prompt, each with all attention weights and its own KV
+    cache."""
     ep: int = 1
-    """Expert parallel: tensor times data parallel when switched on, else 1."""
+    """Expert parallel: tensor times data times prefill context parallel when switched on, else 1."""
     dcp: int = 1
     """Decode context parallel: ranks of a tensor-parallel group that share the KV cache of a request."""
 
     @property
     def gpus(self) -> int:
         """GPUs that the layout takes."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.pp * self.dp * self.pcp
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,8 @@ class FitRequest:
     """Unset: the nodes, or what the other sizes leave."""
     data_parallel: int | None = None
     expert_parallel: bool = False
-    """Spread experts over tensor and data parallel ranks instead of cutting each of them."""
+    """Spread experts over tensor, data and prefill context parallel ranks instead of cutting each of them."""
+    prefill_context_parallel: int | None = None
     decode_context_parallel: int | None = None
     max_model_len: int | None = None
     """Tokens of one request. Unset: the model's own maximum, or what fits if that is less. For llama.cpp: the tokens of

@@ -196,7 +196,10 @@ def _engine(model: str, include: tuple[str, ...]) -> EngineName:
 
 def _gpus_per_node(given: dict[str, int]) -> int:
     """GPUs per node that the layout needs; 8 without a layout."""
-    sizes = [given.get(name) for name in ("tensor_parallel", "pipeline_parallel", "data_parallel")]
+    sizes = [
+        given.get(name)
+        for name in ("tensor_parallel", "pipeline_parallel", "data_parallel", "prefill_context_parallel")
+    ]
     if not any(sizes):
         return 8
     gpus = 1

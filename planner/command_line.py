@@ -30,6 +30,7 @@ _SHORT = {
     "pipeline_parallel": "--pp",
     "data_parallel": "--dp",
     "expert_parallel": "--ep",
+    "prefill_context_parallel": "--pcp",
     "decode_context_parallel": "--dcp",
     "extra_args": "--extra-arg",
     "host_memory_bytes": "--host-memory-gib",
@@ -88,6 +89,7 @@ def _add_request(parser: ArgumentParser) -> None:
     group.add_argument("--pp", type=int, metavar="N", dest="pipeline_parallel", help="pipeline parallel")
     group.add_argument("--dp", type=int, metavar="N", dest="data_parallel", help="data parallel")
     group.add_argument("--ep", action="store_true", default=None, dest="expert_parallel", help="expert parallel")
+    group.add_argument("--pcp", type=int, metavar="N", dest="prefill_context_parallel", help="prefill context parallel")
     group.add_argument("--dcp", type=int, metavar="N", dest="decode_context_parallel", help="decode context parallel")
     group.add_argument("--max-model-len", type=int, metavar="TOKENS")
     group.add_argument("--max-num-seqs", type=int, metavar="N")

@@ -110,6 +110,8 @@ def _engine(best: Recommendation) -> Iterator[str]:
         yield f"    data_parallel: {layout.dp}"
     if request.expert_parallel:
         yield "    expert_parallel: true"
+    if layout.pcp > 1:
+        yield f"    prefill_context_parallel: {layout.pcp}"
     if layout.dcp > 1:
         yield f"    decode_context_parallel: {layout.dcp}"
     yield f"    max_model_len: {request.max_model_len}"

@@ -18,6 +18,7 @@ _COUNTS = (
     "tensor_parallel",
     "pipeline_parallel",
     "data_parallel",
+    "prefill_context_parallel",
     "decode_context_parallel",
     "max_model_len",
     "max_num_seqs",

@@ -52,6 +52,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         pipeline_parallel=engine.pipeline_parallel,
         data_parallel=engine.data_parallel,
         expert_parallel=engine.expert_parallel,
+        prefill_context_parallel=engine.prefill_context_parallel,
         decode_context_parallel=engine.decode_context_parallel,
         max_model_len=engine.max_model_len,
         max_num_seqs=engine.max_num_seqs,

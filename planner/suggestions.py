@@ -148,5 +148,6 @@ def _on_machine(request: FitRequest, nodes: int, each: int) -> FitRequest:
         tensor_parallel=None,
         pipeline_parallel=None,
         data_parallel=None,
+        prefill_context_parallel=None,
         instance_type=None,
     )

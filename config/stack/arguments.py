@@ -174,6 +174,8 @@ class Engine(TypedDict):
     """Number of servers behind the Service, each on nodes of its own."""
     expert_parallel: NotRequired[bool]
     """Distribute whole experts over the GPUs instead of splitting each expert."""
+    prefill_context_parallel: NotRequired[int]
+    """GPUs that share the tokens of a prompt, each with a KV cache of its own; for models with latent attention."""
     decode_context_parallel: NotRequired[int]
     """GPUs of a tensor-parallel group that share the KV cache of a request."""
     max_model_len: NotRequired[int]

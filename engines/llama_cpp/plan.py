@@ -45,6 +45,7 @@ MISSING_SETTINGS = frozenset(
         "pipeline_parallel",
         "data_parallel",
         "expert_parallel",
+        "prefill_context_parallel",
         "decode_context_parallel",
         "max_num_batched_tokens",
         "gpu_memory_utilization",

@@ -28,7 +28,8 @@ def other_layouts(request: FitRequest, plan: Plan) -> Iterator[Alternative]:
     """Whole experts, and every power of two that a node holds, the widest first."""
     if not request.expert_parallel:
         yield Alternative({"expert_parallel": True})
-    stated = {"pipeline_parallel": request.nodes, "data_parallel": 1, "decode_context_parallel": 1}
+    stated = {"pipeline_parallel": request.nodes, "data_parallel": 1}
+    stated |= {"prefill_context_parallel": 1, "decode_context_parallel": 1}
     others = {name: size for name, size in stated.items() if getattr(request, name) is not None}
     for tp in (64, 32, 16, 8, 4, 2, 1):
         other = Alternative({"tensor_parallel": tp, **others}, "tensor")

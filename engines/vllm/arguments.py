@@ -38,6 +38,7 @@ def layout_arguments(layout: Layout, *, expert_parallel: bool) -> list[str]:
     sizes = {
         "--pipeline-parallel-size": layout.pp,
         "--data-parallel-size": layout.dp,
+        "--prefill-context-parallel-size": layout.pcp,
         "--decode-context-parallel-size": layout.dcp,
     }
     for flag, size in sizes.items():

@@ -10,6 +10,7 @@ FLAGS = FlagRules(
         "--pipeline-parallel-size": "pipeline_parallel",
         "--data-parallel-size": "data_parallel",
         "--enable-expert-parallel": "expert_parallel",
+        "--prefill-context-parallel-size": "prefill_context_parallel",
         "--decode-context-parallel-size": "decode_context_parallel",
         "--max-model-len": "max_model_len",
         "--max-num-seqs": "max_num_seqs",

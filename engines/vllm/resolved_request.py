@@ -215,15 +215,16 @@ def resolve_layout(request: FitRequest) -> Layout:
     if request.gpu is None:
         return Layout()
     present = request.nodes * request.gpus_per_node
-    dp = request.data_parallel or 1
+    dp, pcp = request.data_parallel or 1, request.prefill_context_parallel or 1
     within = (request.tensor_parallel or 1) <= request.gpus_per_node
-    pp = request.pipeline_parallel or (request.nodes if dp == 1 and within else 1)
-    tp = request.tensor_parallel or max(1, present // (pp * dp))
+    pp = request.pipeline_parallel or (request.nodes if dp == pcp == 1 and within else 1)
+    tp = request.tensor_parallel or max(1, present // (pp * dp * pcp))
     return Layout(
         tp=tp,
         pp=pp,
         dp=dp,
-        ep=tp * dp if request.expert_parallel else 1,
+        pcp=pcp,
+        ep=tp * dp * pcp if request.expert_parallel else 1,
         dcp=request.decode_context_parallel or 1,
     )
 

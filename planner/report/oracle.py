@@ -29,6 +29,7 @@ _SETTINGS = {
     "tensor_parallel_size": "tensor_parallel",
     "pipeline_parallel_size": "pipeline_parallel",
     "data_parallel_size": "data_parallel",
+    "prefill_context_parallel_size": "prefill_context_parallel",
     "decode_context_parallel_size": "decode_context_parallel",
     "enable_expert_parallel": "expert_parallel",
     "max_model_len": "max_model_len",
@@ -108,7 +109,7 @@ def _request(result: Mapping[str, Any], model: str) -> FitRequest:
     arguments = result["arguments"]
     settings = {_SETTINGS[name]: value for name, value in arguments.items() if name in _SETTINGS}
     passed = [f"{_FLAGS[name]}={value}" for name, value in arguments.items() if name in _FLAGS]
-    sizes = (arguments.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data"))
+    sizes = (arguments.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data", "prefill_context"))
     return FitRequest(
         model=model,
         gpu=result["gpu"],

@@ -56,5 +56,5 @@ def _format(row: Recommendation) -> str:
 
 def _layout(row: Recommendation) -> str:
     layout = row.plan.layout
-    sizes = {"TP": layout.tp, "PP": layout.pp, "DP": layout.dp, "EP": layout.ep, "DCP": layout.dcp}
+    sizes = {"TP": layout.tp, "PP": layout.pp, "DP": layout.dp, "PCP": layout.pcp, "EP": layout.ep, "DCP": layout.dcp}
     return " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1) or "TP1"

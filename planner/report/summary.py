@@ -67,7 +67,7 @@ def _engine(request: FitRequest) -> str:
 
 def _layout(plan: Plan) -> str:
     sizes = {"TP": plan.layout.tp, "PP": plan.layout.pp, "DP": plan.layout.dp}
-    sizes |= {"EP": plan.layout.ep, "DCP": plan.layout.dcp}
+    sizes |= {"PCP": plan.layout.pcp, "EP": plan.layout.ep, "DCP": plan.layout.dcp}
     named = " ".join(f"{name}{size}" for name, size in sizes.items() if size > 1)
     return f", {named}" if named else ""
 

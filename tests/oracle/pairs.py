@@ -14,6 +14,7 @@ _SHORT = {
     "tensor_parallel_size": "tp",
     "pipeline_parallel_size": "pp",
     "data_parallel_size": "dp",
+    "prefill_context_parallel_size": "pcp",
     "decode_context_parallel_size": "dcp",
     "enable_expert_parallel": "ep",
     "kv_cache_dtype": "kv",
@@ -44,8 +45,8 @@ class Pair:
     @property
     def stages(self) -> list[int]:
         """The first rank of each pipeline stage."""
-        tp = self.arguments.get("tensor_parallel_size", 1)
-        return [stage * tp for stage in range(self.arguments.get("pipeline_parallel_size", 1))]
+        ranks = self.arguments.get("tensor_parallel_size", 1) * self.arguments.get("prefill_context_parallel_size", 1)
+        return [stage * ranks for stage in range(self.arguments.get("pipeline_parallel_size", 1))]
 
 
 def _word(value: Any) -> str:

@@ -37,6 +37,8 @@ class Engine(Section):
     """Number of servers behind the Service, each on nodes of its own."""
     expert_parallel: StrictBool = False
     """Distribute whole experts over the GPUs instead of splitting each expert."""
+    prefill_context_parallel: Count | None = None
+    """GPUs that share the tokens of a prompt, each with a KV cache of its own; for models with latent attention."""
     decode_context_parallel: Count | None = None
     """GPUs of a tensor-parallel group that share the KV cache of a request."""
     max_model_len: Count | None = None

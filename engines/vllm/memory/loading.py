@@ -12,6 +12,7 @@ from config.checkpoint.quantization import FP8_BLOCK, MXFP4, NVFP4, Scheme
 from config.checkpoint.shape import Experts
 from config.checkpoint.tensors import Place, Sharding
 from engines.versions import Version
+from engines.vllm.memory.kv_cache import is_fp8
 from engines.vllm.resolved_request import ResolvedRequest
 
 _PACKED_SHARE = 1 / 128 - 4 / 128**2
@@ -24,6 +25,8 @@ _SWIZZLED_SCALES = 0.082
 """Share by which Triton's layout on compute capability 9.x pads the scales of MXFP4, and biases in 32 bits take."""
 
 _INDEX_BYTES = 4
+_UNPADDED_HEADS, _PADDED_HEADS = 16, 64
+"""Most heads of a rank whose sparse kernel takes them as they are, and the multiple that the other kernel takes."""
 _DECODE_WORKSPACE = {"FLASHINFER_MLA": 128 * 2**20, "FLASHINFER_MLA_SPARSE": 394 * 2**20}
 """Workspace that a backend allocates with its first layer (vllm/v1/attention/backends/mla)."""
 
@@ -42,6 +45,7 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
         "rotary_table": float(resolved.model.shape.rotary_table),
         "latent_copies": _latent_copies(resolved, len(layers) + resolved.drafts),
         "indexer_buffers": _indexer_buffers(resolved, layers),
+        "padded_queries": _padded_queries(resolved),
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
         "zero_points": _zero_points(resolved, tensors),
@@ -79,6 +83,19 @@ def _indexer_buffers(resolved: ResolvedRequest, layers: range) -> float:
     return rows * attention.indexer.chosen * _INDEX_BYTES + keys * (16 - stored) / 8
 
 
+def _padded_queries(resolved: ResolvedRequest) -> float:
+    """A batch of queries with padded heads, which FlashMLA's sparse kernel takes on compute capability 10.x where a
+    rank has many heads and the cache is 16-bit (v1/attention/backends/mla/flashmla_sparse.py, platforms/cuda.py)."""
+    attention, cache = resolved.model.shape.attention, resolved.kv_cache_dtype
+    if not isinstance(attention, LatentAttention) or attention.indexer is None or resolved.generation != 10:
+        return 0.0
+    heads = attention.heads / resolved.layout.tp
+    if heads <= _UNPADDED_HEADS or is_fp8(cache):
+        return 0.0
+    padded = ceil(heads / _PADDED_HEADS) * _PADDED_HEADS
+    return resolved.batched_tokens * padded * (attention.kv_rank + attention.rope_dim) * 2.0
+
+
 def _deep_states(resolved: ResolvedRequest) -> float:
     """Room for the states of the vision encoder that go into deeper layers, for a whole batch of tokens."""
     vision = resolved.model.shape.vision
@@ -110,7 +127,7 @@ def _padded_experts(resolved: ResolvedRequest, tensors: dict[str, float]) -> flo
     if experts is None or scheme not in (MXFP4, NVFP4):
         return 0.0
     of_width, of_hidden, of_scales = _tiles(resolved, scheme, experts)
-    width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.tp * resolved.layout.dp)
+    width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.gpus // resolved.layout.pp)
     padded = ceil(width / of_width) * of_width / width * ceil(experts.hidden / of_hidden) * of_hidden / experts.hidden
     scales = of_scales * scheme.scale_bytes / (scheme.group * scheme.bits / 8 + scheme.scale_bytes)
     return tensors.get("routed_experts", 0.0) * (padded * (1 + scales) - 1)

@@ -80,7 +80,7 @@ def _parts(sharding: Sharding, layout: Layout, kv_heads: int, window_kv_heads: i
         case Sharding.WINDOW_KEY_VALUE:
             return min(layout.tp, window_kv_heads)
         case Sharding.EXPERT:
-            # Data-parallel ranks share the experts whether they are spread or cut (vLLM 0.33.0, fused_moe/config.py).
-            return layout.tp * layout.dp
+            # All ranks of a stage share the experts, spread or cut (vLLM 0.33.0, fused_moe/config.py).
+            return layout.tp * layout.dp * layout.pcp
         case Sharding.VISION:
             return 1 if vision_whole else layout.tp

@@ -202,6 +202,7 @@ def unlike_observed(resolved: ResolvedRequest) -> tuple[Distance, ...]:
     """Every respect in which no public log that the overhead was fitted to is near the request."""
     settings = {
         "data parallelism": resolved.layout.dp > 1,
+        "prefill context parallelism": resolved.layout.pcp > 1,
         "decode context parallelism": resolved.layout.dcp > 1,
         "linear attention": resolved.model.shape.linear is not None,
         "adapters": resolved.request.max_loras is not None,

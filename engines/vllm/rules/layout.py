@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from config.checkpoint.attention import CompressedAttention, GroupedAttention
+from config.checkpoint.attention import CompressedAttention, GroupedAttention, LatentAttention
 from engines.finding import Finding, rejected, unknown, warning
 from engines.plan import Layout
 from engines.request import FitRequest
@@ -23,6 +23,7 @@ def check_layout(resolved: ResolvedRequest) -> Iterator[Finding]:
     yield from _tensor(resolved)
     yield from _pipeline(resolved)
     yield from _context(resolved)
+    yield from _prompts(resolved)
     yield from _experts(resolved)
     yield from _batch(resolved)
 
@@ -31,6 +32,7 @@ def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
     """Findings about the GPUs that a layout takes of those given, and about the nodes that share them."""
     present = request.nodes * request.gpus_per_node
     product = f"tensor_parallel {layout.tp} x pipeline_parallel {layout.pp} x data_parallel {layout.dp}"
+    product += f" x prefill_context_parallel {layout.pcp}" if layout.pcp > 1 else ""
     if layout.gpus > present:
         yield rejected(
             "layout_exceeds_gpus",
@@ -158,6 +160,41 @@ def _context(resolved: ResolvedRequest) -> Iterator[Finding]:
             f"decode_context_parallel {dcp} is more than tensor_parallel {tp} / {attention.kv_heads} key-value heads.",
             f"Use at most {most}.",
         )
+
+
+_PROMPTS_WITH_GRAPHS = ("deepseek_v32", "glm_moe_dsa")
+"""Model types with sparse attention whose prompts are shared between ranks while CUDA graphs are on."""
+
+
+def _prompts(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Prompts that cannot be shared between ranks (vLLM 0.33.0, v1/worker/gpu/pcp_manager.py `validate_config`)."""
+    shape, pcp = resolved.model.shape, resolved.layout.pcp
+    if pcp == 1:
+        return
+    asked = f"prefill_context_parallel {pcp}"
+    if isinstance(shape.attention, CompressedAttention):
+        text = f"{asked} with the attention of {resolved.model.name}: its effect on the cache is not known."
+        yield unknown("shared_prompts_not_known", text, "Leave it out.")
+        return
+    if not isinstance(shape.attention, LatentAttention):
+        text = f"{asked}: vLLM shares prompts of models with latent attention (MLA) only."
+        yield rejected("shared_prompts_without_latent_attention", text, "Leave it out.")
+        return
+    if shape.vision and not resolved.request.language_model_only:
+        text = f"{asked}: vLLM shares no prompts with images."
+        yield rejected("shared_prompts_with_images", text, "Set language_model_only, or leave it out.")
+    if resolved.layout.dcp > 1:
+        text = f"{asked} with decode_context_parallel {resolved.layout.dcp}: "
+        if shape.attention.indexer is None:
+            text += "vLLM takes both for models with sparse attention only."
+            yield rejected("both_context_parallel", text, "Leave one of them out.")
+        else:
+            text += "their effect on the cache is not known."
+            yield unknown("both_context_parallel_not_known", text, "Leave one of them out.")
+    kind = resolved.model.family.config.get("model_type")
+    if shape.attention.indexer and kind not in _PROMPTS_WITH_GRAPHS and not resolved.request.enforce_eager:
+        text = f"{asked}: vLLM shares prompts of {resolved.model.name} without CUDA graphs only."
+        yield rejected("shared_prompts_with_graphs", text, "Set enforce_eager, or leave it out.")
 
 
 def _experts(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -70,11 +70,15 @@ def _architecture(resolved: ResolvedRequest) -> Iterator[Finding]:
 _SETTINGS_READ_IN = Version(0, 33, 0)
 """The release whose code says what the settings below do."""
 
+_NEWER_SETTINGS = (
+    *("cpu_offload_gb", "max_loras", "prefill_context_parallel", "redundant_experts", "speculative_tokens"),
+    "yarn_factor",
+)
+
 
 def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Settings whose memory is known of the newest release only."""
-    settings = ("cpu_offload_gb", "max_loras", "redundant_experts", "speculative_tokens", "yarn_factor")
-    names = [name for name in settings if getattr(resolved.request, name) is not None]
+    names = [name for name in _NEWER_SETTINGS if getattr(resolved.request, name) is not None]
     if names and resolved.version < _SETTINGS_READ_IN:
         text = f"What {' and '.join(names)} do in vLLM {resolved.version} is not known."
         yield unknown("setting_not_known", text, f"Use vLLM {_SETTINGS_READ_IN}, or leave them out.")

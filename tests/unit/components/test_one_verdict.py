@@ -86,6 +86,7 @@ _VALUES: dict[tuple[str, str], list[Any]] = {
     ("engine", "pipeline_parallel"): [None, 1, 2, 3, 9],
     ("engine", "data_parallel"): [2, 8],
     ("engine", "decode_context_parallel"): [2, 3],
+    ("engine", "prefill_context_parallel"): [2, 3],
     ("engine", "replicas"): [1, 2, 3],
     ("engine", "expert_parallel"): [True],
     ("engine", "max_model_len"): [1, 4096, 131072, 10**7],

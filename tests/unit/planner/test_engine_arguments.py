@@ -69,7 +69,6 @@ def test_a_known_argument_its_negation_and_nested_values_are_passed_on() -> None
         ("--speculative-config.method", "mtp"),
         ("--dtype", "float32"),
         ("--enable-elastic-ep",),
-        ("--prefill-context-parallel-size", "2"),
         ("--limit-mm-per-prompt", '{"image": 8}'),
         ("--hf_overrides", "{}"),
         ("--no-enable-chunked-prefill",),

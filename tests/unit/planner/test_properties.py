@@ -150,6 +150,7 @@ def test_every_flag_that_is_emitted_exists(request: FitRequest, mode: str | None
         pipeline_parallel=st.sampled_from([None, 1, 3, 16, 61, 100]),
         data_parallel=st.sampled_from([None, 2, 3, 8]),
         expert_parallel=st.booleans(),
+        prefill_context_parallel=st.sampled_from([None, None, 2, 5]),
         decode_context_parallel=st.sampled_from([None, 3, 8]),
         max_model_len=st.sampled_from([None, 1, 10**7]),
         max_num_batched_tokens=st.sampled_from([None, 1, 131_072]),

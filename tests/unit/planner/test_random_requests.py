@@ -37,6 +37,7 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "pipeline_parallel": (None, None, None, 1, 2, 3, 5),
     "data_parallel": (None, None, None, 2, 3, 4, 8),
     "expert_parallel": (False, False, True),
+    "prefill_context_parallel": (None, None, None, None, None, 2, 3),
     "decode_context_parallel": (None, None, None, 2, 3, 8),
     "max_model_len": (None, 1, 4096, 32_768, 131_072, 262_144, 1_000_000),
     "max_num_seqs": (None, None, 1, 16, 1024),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,32 @@ def test_a_layout_that_cannot_be_is_refused(settings: dict[str, int], code: str)
     assert code in codes(plan("kimi-k2.5", **settings))
 
 
+@pytest.mark.parametrize(
+    ("model", "settings", "code"),
+    [
+        ("qwen3-235b-a22b", {}, "shared_prompts_without_latent_attention"),
+        ("kimi-k2.5", {}, "shared_prompts_with_images"),
+        ("deepseek-r1", {"decode_context_parallel": 2}, "both_context_parallel"),
+        ("deepseek-v3.2", {"decode_context_parallel": 2}, "both_context_parallel_not_known"),
+        ("deepseek-r1", {"engine_version": "0.20.2"}, "setting_not_known"),
+    ],
+)
+def test_what_cannot_share_prompts_between_ranks_is_named(model: str, settings: dict[str, Any], code: str) -> None:
+    asked = plan(model, tensor_parallel=4, prefill_context_parallel=2, **settings)
+    assert code in codes(asked)
+    assert asked.verdict == ("unknown" if code.endswith("not_known") else "rejected")
+
+
+def test_ranks_that_share_prompts_take_gpus_and_cut_experts_only() -> None:
+    """As vLLM's own code holds them: 81.88 GiB a GPU (tests/data/oracle)."""
+    shared = plan("deepseek-r1", tensor_parallel=4, prefill_context_parallel=2)
+    assert shared.verdict == "fits"
+    assert shared.layout.gpus == 8
+    assert shared.per_gpu is not None
+    assert shared.per_gpu.weights_gib == pytest.approx(81.88, abs=0.1)
+    assert shared.engine_args[:4] == ("--tensor-parallel-size", "4", "--prefill-context-parallel-size", "2")
+
+
 def test_grouped_attention_limits_decode_context_parallel() -> None:
     refused = plan("qwen3-235b-a22b", tensor_parallel=8, decode_context_parallel=4)
     assert codes(refused) == {"context_parallel_too_wide"}
@@ -176,7 +203,7 @@ def test_the_plan_has_exactly_the_documented_keys() -> None:
         "cost_per_hour_usd", "cost_parts", "engine_args", "engine_env",
     ]  # fmt: skip
     assert list(planned["pods"]) == ["gpus_per_pod", "pods_per_server", "nodes_per_server"]
-    assert list(planned["layout"]) == ["tp", "pp", "dp", "ep", "dcp"]
+    assert list(planned["layout"]) == ["tp", "pp", "dp", "pcp", "ep", "dcp"]
     assert list(planned["per_gpu"]) == ["budget_gib", "weights_gib", "overhead_gib", "kv_gib", "kv_bytes_per_token"]
     assert list(plan("kimi-k2.5", gpus_per_node=4).as_dict()["problems"][0]) == ["code", "message", "fix"]
     assert list(planned["warnings"][0]) == ["code", "message"]
