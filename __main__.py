@@ -10,8 +10,10 @@ import pulumi
 from components.cluster.provider import cluster_provider
 from components.served_model import ServedModel
 from config.stack.from_pulumi import running_stack
+from promotion.admission import admit_release
 
 stack = running_stack()
+admit_release(stack)
 kubeconfig, context = json.dumps(stack.kubeconfig), stack.config.cluster.context
 
 cluster = cluster_provider(kubeconfig, context)

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 _HIDDEN_BEYOND = 80
@@ -74,10 +75,15 @@ def _section(location: tuple[int | str, ...], model: type[BaseModel]) -> type[Ba
     """The model of the object that holds the last key of a location."""
     section = model
     for part in location[:-1]:
-        field = section.model_fields.get(str(part))
+        field = _fields(section).get(str(part))
         if field is not None:
             section = next((inner for inner in _classes(field.annotation) if issubclass(inner, BaseModel)), section)
     return section
+
+
+def _fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields by the key that a stack file has for each."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}
 
 
 def _classes(annotation: Any) -> list[type]:
@@ -88,12 +94,12 @@ def _classes(annotation: Any) -> list[type]:
 
 
 def _description(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    field = _section(fault["loc"], model).model_fields.get(str(fault["loc"][-1]))
+    field = _fields(_section(fault["loc"], model)).get(str(fault["loc"][-1]))
     description = " ".join(((field.description if field else None) or "a value").split())
     return description[0].lower() + description[1:].rstrip(".")
 
 
 def _alternatives(fault: ErrorDetails, model: type[BaseModel]) -> str:
-    known = list(_section(fault["loc"], model).model_fields)
+    known = list(_fields(_section(fault["loc"], model)))
     close = get_close_matches(str(fault["loc"][-1]), known, n=1)
     return close[0] if close else f"one of {', '.join(known)}"

@@ -88,6 +88,9 @@ PLACE = (
     "pod.stage",
     "security.user",
     "security.group",
+    "promotion.from",
+    "promotion.soak",
+    "promotion.allow_unproven",
 )
 """Keys that a promotion leaves as they are. The secret `hub_token` is none of these: it is never read."""
 

@@ -2,7 +2,7 @@
 
 import json
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from components.rollout import server_watch, stage_watch, staged_files
 from config.catalogue import find_gpu
 from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
+from promotion import admission
+from promotion.history import Update
 from tests.recording_engine import Recording, record
 
 CLUSTER_IDENTIFIER = "5f0c7a44-6a55-4d52-9f0d-8d2a6a1f0c11"
@@ -53,6 +55,16 @@ async def serves_at_once(*_: object) -> str:
 
 async def done_at_once(*_: object) -> None:
     """Replaces the wait for Jobs, and the check that Jobs and server still exist."""
+
+
+class NoStacks:
+    """Replaces the engine's records: no stack was ever taken up."""
+
+    def updates(self, _stack: str) -> Iterator[Update]:
+        return iter(())
+
+    def outputs(self, _stack: str) -> Mapping[str, Any]:
+        return {}
 
 
 def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +108,7 @@ def run_program(
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
     monkeypatch.setattr(ClusterApi, "read", identified)
     await_nothing(monkeypatch)
+    monkeypatch.setattr(admission, "EngineRecords", NoStacks)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")
     monkeypatch.setenv("HEAVYLIFT_KUBE_CONTEXT", "test")
     for variable in OVERRIDES:

@@ -14,9 +14,10 @@ from yaml.constructor import ConstructorError
 
 from config.errors import StackError
 from config.stack.sections import StackConfig
+from config.stack.sections.promotion import STACK_NAME
 
 NAMESPACE = "heavylift:"
-_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+_NAME = re.compile(STACK_NAME)
 HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
 
 

@@ -55,7 +55,7 @@ def _sections() -> Iterator[str]:
 
 def _table(section: type[Section]) -> str:
     rows = [
-        f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {_sentence(field.description)} |"
+        f"| `{field.alias or name}` | {_type(field.annotation)} | {_default(field)} | {_sentence(field.description)} |"
         for name, field in section.model_fields.items()
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])

@@ -11,12 +11,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from config.stack.sections import StackConfig
+from config.stack.sections import Promotion, StackConfig
 from config.stack.sections.fields import Section
 
 ARGUMENTS_FILE = Path(__file__).parent / "arguments.py"
 
 _LINE_LENGTH = 120
+_OF_THE_PROGRAM = Promotion
+"""The section that no component takes: it is about the stack as a whole."""
 
 _OPENING = '''"""The sections of a stack file as plain values.
 
@@ -47,6 +49,8 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
     seen: set[type[Section]] = set()
     for field in section.model_fields.values():
         for inner in _parts(field.annotation):
+            if inner is _OF_THE_PROGRAM:
+                continue
             if isinstance(inner, type) and issubclass(inner, Section) and inner not in seen:
                 deeper = [each for each in _sections(inner) if each not in seen]
                 seen |= {inner, *deeper}
@@ -79,6 +83,8 @@ def _import_lines(enums: set[type[StrEnum]]) -> Iterator[str]:
 def _class_lines(section: type[Section]) -> Iterator[str]:
     yield from ("", "", f"class {section.__name__}(TypedDict):", *_docstring(section.__doc__), "")
     for name, field in section.model_fields.items():
+        if field.annotation is _OF_THE_PROGRAM:
+            continue
         plain = _type(field.annotation)
         yield f"    {name}: {plain if field.is_required() else f'NotRequired[{plain}]'}"
         yield from _docstring(field.description)

@@ -13,10 +13,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"config", "stager"},
     "planner": {"engines", "config", "stager"},
     "components": {"planner", "engines", "config", "stager"},
-    "review": {"planner", "engines", "config", "stager"},
+    "promotion": {"config", "stager"},
+    "review": {"promotion", "components", "planner", "engines", "config", "stager"},
     "policy": set(),
 }
-"""What each package may import of the others. Nothing imports `components` but the programs."""
+"""What each package may import of the others."""
 PROGRAMS = {
     "config/__main__.py": {"review"},
 }

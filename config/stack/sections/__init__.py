@@ -25,6 +25,7 @@ from config.stack.sections.nodes import (
     TaintEffect,
 )
 from config.stack.sections.pod import Pod, PodSettings, Security
+from config.stack.sections.promotion import Promotion
 from config.stack.sections.stage import Stage
 from config.stack.sections.weights import Model, Verification, Weights, WeightsKind
 
@@ -41,6 +42,7 @@ __all__ = [
     "Pod",
     "PodNetwork",
     "PodSettings",
+    "Promotion",
     "Section",
     "Security",
     "StackConfig",
@@ -72,6 +74,8 @@ class StackConfig(Section):
     """The user of the Jobs' pods."""
     pod: Pod = Pod()
     """Additions to the pods."""
+    promotion: Promotion = Promotion()
+    """The stack that runs a release before this one."""
 
     @classmethod
     def parse(cls, sections: Mapping[str, Any]) -> Self:

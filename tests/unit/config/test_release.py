@@ -16,9 +16,9 @@ FILES = [*sorted(PROGRAM.glob("Pulumi.*.yaml")), *sorted((PROGRAM / "examples").
 
 def test_every_key_of_a_stack_is_on_exactly_one_list() -> None:
     keys = {
-        f"{section}.{key}"
-        for section, field in StackConfig.model_fields.items()
-        for key in field.annotation.model_fields  # type: ignore[union-attr]
+        f"{section}.{field.alias or name}"
+        for section, of_section in StackConfig.model_fields.items()
+        for name, field in of_section.annotation.model_fields.items()  # type: ignore[union-attr]
     }
     assert keys - {*RELEASE, *PLACE} == set(), "add them to RELEASE or PLACE in config/release.py"
     assert {*RELEASE, *PLACE} - keys == set()
