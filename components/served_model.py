@@ -31,6 +31,11 @@ class ServedModelArgs(TypedDict):
 
     nodes: NotRequired[arguments.Nodes]
     """The nodes that stage and serve. Unset: the cluster's only node, without GPUs."""
+    placement: NotRequired[Placement]
+    """The nodes as another component made them. Required for nodes of kind `eks`, which `EksGpuNodes` makes. Unset: the
+    component finds them by `nodes`."""
+    aws: NotRequired[arguments.Aws]
+    """The part of AWS that the nodes are in, for nodes of kind `eks`."""
     model: arguments.Model
     """The weights: one repository at one revision."""
     weights: arguments.Weights
@@ -105,6 +110,8 @@ class ServedModel(pulumi.ComponentResource):
         self._prefix = args.get("part_prefix", f"{name}-")
         self._service_name = args.get("service_name") or object_name(name)
         self._planned = planned_model(name, self._sections())
+        if self._planned.stack.nodes.kind is NodeKind.EKS and "placement" not in args:
+            raise pulumi.RunError(f"{name}: placement: is missing: nodes of kind eks expect that of EksGpuNodes")
         cluster = checked_cluster(
             self._planned,
             object_name(self._part("weights")),
@@ -117,11 +124,11 @@ class ServedModel(pulumi.ComponentResource):
         self._namespace, self._candidates = cluster.namespace, cluster.preflight.candidates
 
         namespace = self._made_namespace(cluster.preflight)
-        nodes = self._nodes()
-        volume = self._volume(nodes, cluster.preflight, namespace)
-        stage = self._stage(nodes, volume, [*namespace, nodes, volume])
-        server = self._server(nodes, volume, stage)
-        self._prune(nodes, volume, stage, [server])
+        self._placement = self._placed()
+        volume = self._volume(cluster.preflight, namespace)
+        stage = self._stage(volume, [*namespace, volume])
+        server = self._server(volume, stage)
+        self._prune(volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
         stack = self._planned.stack
@@ -136,7 +143,9 @@ class ServedModel(pulumi.ComponentResource):
     def _sections(self) -> dict[str, Any]:
         """Returns the sections as in a stack file."""
         args = self._args
+        in_aws = {"aws": args["aws"]} if "aws" in args else {}
         return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
+            **in_aws,
             "nodes": args.get("nodes", {}),
             "security": args.get("security", {}),
             "pod": args.get("pod", {}),
@@ -169,8 +178,8 @@ class ServedModel(pulumi.ComponentResource):
             )
         ]
 
-    def _nodes(self) -> BareMetalGpuNodes:
-        """Returns the component for this kind of nodes. Every kind has the property `placement`."""
+    def _placed(self) -> Placement:
+        """Returns the placement of the nodes. Every kind of nodes has one."""
         nodes, given = self._planned.stack.nodes, self._args.get("nodes", {})
         match nodes.kind:
             case NodeKind.BARE_METAL:
@@ -184,17 +193,17 @@ class ServedModel(pulumi.ComponentResource):
                         "nvme_path": nodes.nvme_path,
                     },
                     self._within(),
-                )
+                ).placement
+            case NodeKind.EKS:
+                return self._args["placement"]
             case _:
                 assert_never(nodes.kind)
 
-    def _of_jobs(self, nodes: BareMetalGpuNodes) -> Placement:
+    def _of_jobs(self) -> Placement:
         """Returns the placement of the Jobs, whose pods ask for no GPU, so that they land only where the server can."""
-        return {**nodes.placement, "candidates": self._candidates}
+        return {**self._placement, "candidates": self._candidates}
 
-    def _volume(
-        self, nodes: BareMetalGpuNodes, preflight: PreflightResult, after: Sequence[pulumi.Resource]
-    ) -> WeightVolume:
+    def _volume(self, preflight: PreflightResult, after: Sequence[pulumi.Resource]) -> WeightVolume:
         stack = self._planned.stack
         return WeightVolume(
             self._part("weights"),
@@ -205,14 +214,14 @@ class ServedModel(pulumi.ComponentResource):
                 "size_bytes": self._planned.plan.volume_bytes,
                 "storage_class": stack.weights.storage_class,
                 "retain": stack.weights.retain,
-                "placement": nodes.placement,
+                "placement": self._placement,
                 "shared": self._planned.serving.pods > 1,
                 "adopt": preflight.adopt_claim,
             },
             self._within(after),
         )
 
-    def _stage(self, nodes: BareMetalGpuNodes, volume: WeightVolume, after: Sequence[pulumi.Resource]) -> WeightStage:
+    def _stage(self, volume: WeightVolume, after: Sequence[pulumi.Resource]) -> WeightStage:
         stage, limits = self._planned.stack.stage, self._planned.limits
         return WeightStage(
             self._part("stage"),
@@ -221,7 +230,7 @@ class ServedModel(pulumi.ComponentResource):
                 "model": self._args["model"],
                 "lock": self._lock(),
                 "volume": volume.source,
-                "placement": self._of_jobs(nodes),
+                "placement": self._of_jobs(),
                 "image": stage.image,
                 "sources": stage.sources,
                 "fan_out": self._planned.stack.fan_out,
@@ -242,7 +251,7 @@ class ServedModel(pulumi.ComponentResource):
             self._within(after),
         )
 
-    def _server(self, nodes: BareMetalGpuNodes, volume: WeightVolume, stage: WeightStage) -> InferenceServer:
+    def _server(self, volume: WeightVolume, stage: WeightStage) -> InferenceServer:
         stack = self._planned.stack
         return InferenceServer(
             self._part("server"),
@@ -252,7 +261,7 @@ class ServedModel(pulumi.ComponentResource):
                 "lock": self._lock(),
                 "files_sha256": stage.files_sha256,
                 "volume": volume.source,
-                "placement": nodes.placement,
+                "placement": self._placement,
                 "engine": self._planned.engine,
                 "pods": self._planned.pods,
                 "limits": self._planned.start_limits,
@@ -266,9 +275,7 @@ class ServedModel(pulumi.ComponentResource):
             self._within([stage, stage.staged]),
         )
 
-    def _prune(
-        self, nodes: BareMetalGpuNodes, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]
-    ) -> None:
+    def _prune(self, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]) -> None:
         keep_newest = self._planned.stack.weights.keep_newest
         if keep_newest is None:
             return
@@ -280,7 +287,7 @@ class ServedModel(pulumi.ComponentResource):
                 "lock": self._lock(),
                 "keep_newest": keep_newest,
                 "volume": volume.source,
-                "placement": self._of_jobs(nodes),
+                "placement": self._of_jobs(),
                 "image": self._planned.stack.stage.image,
                 "program": stage.program,
                 "owner": stage.owner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from config.bandwidth import bytes_per_second
+from config.catalogue import CapacityKind
 from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
 from config.stack.sections import StackConfig, WeightsKind
@@ -40,10 +41,12 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         weights_bytes=lock.total_bytes if lock else None,
         include=tuple(model.include),
         gpu=nodes.gpu,
-        nodes=max(1, nodes.count // engine.replicas),
+        nodes=max(1, nodes.total // engine.replicas),
         gpus_per_node=nodes.gpus_per_node,
         fabric=nodes.fabric.kind if nodes.fabric else None,
         driver=nodes.driver,
+        instance_type=nodes.instance_type,
+        capacity=nodes.capacity.kind if nodes.capacity else CapacityKind.ON_DEMAND,
         usd_per_gpu_hour=nodes.usd_per_gpu_hour,
         host_memory_bytes=quantity_bytes(engine.memory) if engine.memory else None,
         engine=engine.name,
@@ -76,7 +79,8 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         extra_args=tuple(engine.extra_args),
         model_file=engine.model_file,
         deployment=Deployment(
-            nodes=nodes.count,
+            nodes=nodes.total,
+            makes_cluster=stack.aws is not None and stack.aws.makes_cluster,
             replicas=engine.replicas,
             drain_seconds=engine.drain,
             volume_has_size=weights.kind is not WeightsKind.HOST_PATH,

@@ -46,10 +46,10 @@ def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
 
 def _unnamed_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
     fit = [node.name for node in nodes if not list(_node_faults(stack, node))]
-    if len(fit) < stack.nodes.count:
+    if len(fit) < stack.nodes.total:
         reasons = [f"node {node.name}: {fault}" for node in nodes for fault in _node_faults(stack, node)]
         return reasons or ["the cluster has no nodes"]
-    if len(fit) > stack.nodes.count and stack.weights.kind is WeightsKind.HOST_PATH:
+    if len(fit) > stack.nodes.total and stack.weights.kind is WeightsKind.HOST_PATH:
         return [
             f"heavylift:nodes.names: is missing: weights of kind host-path lie on one node, and {len(fit)} would do "
             f"({', '.join(sorted(fit))}); name one"

@@ -95,7 +95,7 @@ def _volume(stack: StackConfig) -> PlacedVolume:
 def _placement(stack: StackConfig) -> PodPlacement:
     nodes = stack.nodes
     return PodPlacement(
-        nodes=max(1, len(nodes.names)),
+        nodes=nodes.total,
         hostnames=tuple(nodes.names),
         taints=tuple(nodes.taints),
         gpu_resource=described_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,

@@ -26,6 +26,8 @@ from config.catalogue.gpu import (
     gpus,
 )
 from config.catalogue.instance import (
+    SYSTEM_NODES,
+    SYSTEM_TYPE,
     CapacityKind,
     Instance,
     InterfaceType,
@@ -33,8 +35,10 @@ from config.catalogue.instance import (
     NetworkInterface,
     Price,
     cluster_prices,
+    control_plane_zones,
     find_instance,
     instances,
+    regions,
 )
 from config.catalogue.measured import (
     GroundTruth,
@@ -54,6 +58,8 @@ from config.catalogue.vllm_release import BackendFacts, CacheRules, VllmRelease,
 
 __all__ = [
     "DATA",
+    "SYSTEM_NODES",
+    "SYSTEM_TYPE",
     "BackendFacts",
     "CacheRules",
     "CapacityKind",
@@ -87,6 +93,7 @@ __all__ = [
     "VendorName",
     "VllmRelease",
     "cluster_prices",
+    "control_plane_zones",
     "cuda_of_drivers",
     "described_gpu",
     "engine_facts",
@@ -99,6 +106,7 @@ __all__ = [
     "instances",
     "models",
     "overheads",
+    "regions",
     "release_ranges",
     "vllm_releases",
 ]

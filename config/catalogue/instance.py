@@ -31,6 +31,11 @@ class CapacityKind(StrEnum):
     """From a Capacity Block for ML: for some days, paid in advance."""
 
 
+SYSTEM_TYPE, SYSTEM_NODES = "m5.large", 2
+"""The nodes of an EKS cluster without GPUs, for what the cluster itself runs: our own choice, the cheapest that is
+offered everywhere. Two, so that one can be replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkCard:
     """A network card of an instance type."""
@@ -120,6 +125,19 @@ def find_instance(name: str) -> Instance:
         if instance.type == name:
             return instance
     raise NotInCatalogueError("instance type", name, [instance.type for instance in instances()])
+
+
+@cache
+def regions() -> dict[str, tuple[str, ...]]:
+    """IDs of the availability zones of each region."""
+    return {name: tuple(zones) for name, zones in read("aws_regions.json")["regions"].items()}
+
+
+def control_plane_zones(region: str, near: str) -> tuple[str, str]:
+    """IDs of the two zones for the control plane of an EKS cluster: `near`, if EKS takes it, and the region's first."""
+    excluded = read("aws_regions.json")["without_control_plane"]
+    first, second, *_ = sorted(set(regions()[region]) - {*excluded}, key=lambda zone: (zone != near, zone))
+    return first, second
 
 
 @cache

@@ -6,6 +6,7 @@ Written by `make schema` from config/stack/sections/: do not edit.
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from config.catalogue.instance import CapacityKind
 from config.engine_name import EngineName
 from config.stack.sections.engine import EncoderMode
 from config.stack.sections.nodes import FabricKind, GpuDirect, NodeKind, PodNetwork, TaintEffect
@@ -21,6 +22,58 @@ class Cluster(TypedDict):
     """Context within that file; HEAVYLIFT_KUBE_CONTEXT overrides it."""
     namespace: NotRequired[str]
     """Namespace for all objects. Created if it does not exist, and kept on destroy."""
+
+
+class NewEksCluster(TypedDict):
+    """An EKS cluster that the stack makes, with its network and two system nodes."""
+
+    version: NotRequired[str]
+    """Version of Kubernetes. EKS charges more for a version after its standard support."""
+    admins: NotRequired[Sequence[str]]
+    """IAM roles and users that administer the cluster, besides the one that makes it."""
+
+
+class EksChoice(TypedDict):
+    """The EKS cluster: a new one, or one that exists. Exactly one of the keys."""
+
+    create: NotRequired[NewEksCluster]
+    """Make a cluster. `{}` takes every default."""
+    name: NotRequired[str]
+    """Name of a cluster that exists. The stack makes only the node group and what is above it."""
+
+
+class AwsMirror(TypedDict):
+    """The S3 bucket with a copy of the weights, in the region of the nodes. Exactly one of the keys."""
+
+    bucket: NotRequired[str]
+    """Name of a bucket that exists. The stager may read the prefixes of it that `stage.sources` names."""
+    create: NotRequired[bool]
+    """Make a bucket. Its name is the output `mirror`; `python -m stager mirror` fills it."""
+
+
+class Aws(TypedDict):
+    """The part of AWS in which the stack's nodes are."""
+
+    region: str
+    """Region, such as `us-east-2`."""
+    cluster: EksChoice
+    """The EKS cluster: `create: {}` makes one, `name` takes one that exists."""
+    cidr: NotRequired[str]
+    """Address range of the network that the stack makes: a private IPv4 range of /16 to /20."""
+    public_access_cidrs: NotRequired[Sequence[str]]
+    """Address ranges from which the API server of a new cluster answers. Unset: only from within its network."""
+    mirror: NotRequired[AwsMirror]
+    """Copy of the weights in S3; unset: none, and every node downloads from the hub through the NAT gateway."""
+
+
+class Capacity(TypedDict):
+    """How the instances of an EKS node group are bought."""
+
+    kind: NotRequired[CapacityKind]
+    """`on-demand`; `reservation`: an on-demand capacity reservation; `capacity-block`: a Capacity Block for ML. The
+    program buys neither reservations nor blocks."""
+    id: NotRequired[str]
+    """ID of the reservation or block, which these kinds require."""
 
 
 class Fabric(TypedDict):
@@ -64,9 +117,18 @@ class Nodes(TypedDict):
     """The nodes that stage and serve."""
 
     kind: NotRequired[NodeKind]
-    """`bare-metal`: nodes that are already in the cluster."""
+    """`bare-metal`: nodes that are already in the cluster. `eks`: a node group that the stack makes in AWS."""
     names: NotRequired[Sequence[str]]
-    """Names of the nodes; unset: the only node of the cluster."""
+    """Names of the nodes; unset: the only node of the cluster. Not for `eks`, whose nodes are replaced."""
+    instance_type: NotRequired[str]
+    """EC2 instance type for `eks`, such as `p5en.48xlarge`. GPU, GPUs per node, driver, NVMe, taints, fabric and price
+    follow from it."""
+    count: NotRequired[int]
+    """Number of nodes for `eks`."""
+    zone: NotRequired[str]
+    """ID of the availability zone for `eks`, such as `use2-az1`; names such as `us-east-2a` differ between accounts."""
+    capacity: NotRequired[Capacity]
+    """How instances are bought for `eks`; unset: on demand."""
     gpu: NotRequired[str]
     """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
     gpus_per_node: NotRequired[int]
@@ -80,7 +142,7 @@ class Nodes(TypedDict):
     taints: NotRequired[Sequence[Taint]]
     """Taints that the nodes carry."""
     usd_per_gpu_hour: NotRequired[float]
-    """Price of one GPU in dollars an hour; unset: the plan states no cost."""
+    """Price of one GPU in dollars an hour; unset: that of `instance_type`, or the plan states no cost."""
 
 
 class Model(TypedDict):
@@ -283,6 +345,8 @@ class StackConfig(TypedDict):
 
     cluster: NotRequired[Cluster]
     """The Kubernetes cluster."""
+    aws: NotRequired[Aws]
+    """The part of AWS with the nodes; unset: the nodes are not in AWS."""
     nodes: NotRequired[Nodes]
     """The nodes that stage and serve."""
     model: Model

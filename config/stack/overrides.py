@@ -17,12 +17,15 @@ KEYS = {
 def overridden(sections: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """The stack's values with the variables of `environment` applied, and a line about each one that was set.
 
-    An empty variable counts as not set. A section that is not an object is left alone: reading it says so.
+    An empty variable counts as not set, and so do those of a kubeconfig for a stack on AWS, which names its cluster.
+    A section that is not an object is left alone: reading it says so.
     """
     result = deepcopy(dict(sections))
     notes = []
     for variable, path in KEYS.items():
         value = environment.get(variable)
+        if path[0] == "cluster" and "aws" in sections:
+            continue
         if value and _replace(result, path, value):
             notes.append(f"{variable} overrides heavylift:{'.'.join(path)}: {value}")
     return result, notes

@@ -9,7 +9,15 @@ from pydantic.fields import FieldInfo
 
 from config.stack.file import HUB_TOKEN, NAMESPACE
 from config.stack.overrides import KEYS
-from config.stack.sections import Fabric, StackConfig, Taint
+from config.stack.sections import (
+    AwsMirror,
+    Capacity,
+    EksChoice,
+    Fabric,
+    NewEksCluster,
+    StackConfig,
+    Taint,
+)
 from config.stack.sections.fields import Section
 
 _OPENING = """# Configuration
@@ -33,6 +41,16 @@ kubectl's own `KUBECONFIG` and current context are never used.
 |---|---|
 """
 
+_INNER: dict[str, type[Section]] = {
+    "aws.cluster": EksChoice,
+    "aws.cluster.create": NewEksCluster,
+    "aws.mirror": AwsMirror,
+    "nodes.capacity": Capacity,
+    "nodes.fabric": Fabric,
+    "one of nodes.taints": Taint,
+}
+"""Sections within a section, which have a table of their own."""
+
 _NAMES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "`true`, `false`"}
 
 
@@ -44,13 +62,19 @@ def reference() -> str:
 
 def _sections() -> Iterator[str]:
     for name, field in StackConfig.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, Section):
+        for section in _classes(field.annotation):
             yield f"## {NAMESPACE}{name}\n\n{_sentence(section.__doc__)}\n"
             yield _table(section)
-    for name, section in (("nodes.fabric", Fabric), ("one of nodes.taints", Taint)):
+    for name, section in _INNER.items():
         yield f"### {name}\n\n{_sentence(section.__doc__)}\n"
         yield _table(section)
+
+
+def _classes(annotation: Any) -> Iterator[type[Section]]:
+    """The sections that a key can have: one, which may be optional."""
+    for each in (annotation, *get_args(annotation)):
+        if isinstance(each, type) and issubclass(each, Section):
+            yield each
 
 
 def _table(section: type[Section]) -> str:

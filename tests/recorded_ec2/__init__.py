@@ -14,6 +14,8 @@ from typing import Any
 
 import moto
 
+from config.catalogue import SYSTEM_TYPE
+
 _FOLDER = Path(moto.__file__).parent / "ec2" / "resources"
 
 SHAPE = ("ipv4_per_interface", "cards", "zones")
@@ -51,6 +53,16 @@ def shape(name: str) -> dict[str, Any]:
         ],
         "zones": zones().get(name, []),
     }
+
+
+def regions() -> dict[str, list[str]]:
+    """IDs of the availability zones of each recorded region: those that offer the system nodes' type."""
+    found = {}
+    for file in sorted((_FOLDER / "instance_type_offerings" / "availability-zone-id").iterdir()):
+        offered = {each["Location"] for each in _read(file) if each["InstanceType"] == SYSTEM_TYPE}
+        if len(offered) > 1:
+            found[file.name.removesuffix(".json.gz")] = sorted(offered)
+    return found
 
 
 def _read(file: Path) -> Any:

@@ -10,7 +10,9 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from config.errors import StackError, sentences
+from config.stack.sections.aws import Aws, AwsMirror, EksChoice, NewEksCluster
 from config.stack.sections.contradictions import contradictions, may_fan_out
+from config.stack.sections.eks_nodes import Capacity
 from config.stack.sections.engine import EncoderMode, Engine
 from config.stack.sections.fields import Section
 from config.stack.sections.nodes import (
@@ -30,13 +32,18 @@ from config.stack.sections.stage import Stage
 from config.stack.sections.weights import Model, Verification, Weights, WeightsKind
 
 __all__ = [
+    "Aws",
+    "AwsMirror",
+    "Capacity",
     "Cluster",
+    "EksChoice",
     "EncoderMode",
     "Engine",
     "Fabric",
     "FabricKind",
     "GpuDirect",
     "Model",
+    "NewEksCluster",
     "NodeKind",
     "Nodes",
     "Pod",
@@ -60,6 +67,8 @@ class StackConfig(Section):
 
     cluster: Cluster = Cluster()
     """The Kubernetes cluster."""
+    aws: Aws | None = None
+    """The part of AWS with the nodes; unset: the nodes are not in AWS."""
     nodes: Nodes = Nodes()
     """The nodes that stage and serve."""
     model: Model
@@ -108,4 +117,4 @@ class StackConfig(Section):
     @property
     def staging_nodes(self) -> int:
         """How many nodes bring the weights over the site's line, each to a volume of its own."""
-        return 1 if self.weights.kind is WeightsKind.CLAIM else max(1, len(self.nodes.names))
+        return 1 if self.weights.kind is WeightsKind.CLAIM else self.nodes.total

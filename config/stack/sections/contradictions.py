@@ -5,8 +5,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from config.stack.sections.aws import Aws
+from config.stack.sections.aws_contradictions import (
+    bare_metal_contradictions,
+    cluster_contradictions,
+    eks_contradictions,
+    mirror_contradictions,
+)
 from config.stack.sections.fields import AnySection
-from config.stack.sections.nodes import Fabric, Nodes, PodNetwork
+from config.stack.sections.nodes import Fabric, NodeKind, Nodes, PodNetwork
 from config.stack.sections.pod import Security
 from config.stack.sections.stage import Stage
 from config.stack.sections.weights import Weights, WeightsKind
@@ -18,16 +25,30 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     weights = _sound(Weights, sections.get("weights"))
     stage = _sound(Stage, sections.get("stage"))
     security = _sound(Security, sections.get("security", {}))
+    aws = _sound(Aws, sections.get("aws"))
     if security and weights:
         yield from _security_contradictions(security, weights)
     if nodes:
         yield from _fabric_contradictions(nodes.fabric)
+        yield from _place_contradictions(sections, nodes, aws)
+    if aws and stage:
+        yield from mirror_contradictions(aws, stage)
     if nodes and weights:
         yield from _volume_contradictions(nodes, weights)
     if stage:
         yield from _source_contradictions(stage)
     if nodes and weights and stage:
         yield from _fan_out_contradictions(nodes, weights, stage)
+
+
+def _place_contradictions(sections: Mapping[str, Any], nodes: Nodes, aws: Aws | None) -> Iterator[str]:
+    """Faults of the nodes' kind with what is stated of AWS."""
+    if nodes.kind is NodeKind.BARE_METAL:
+        yield from bare_metal_contradictions(nodes, aws)
+    elif "aws" not in sections or aws is not None:  # a fault of its own is reported already
+        yield from eks_contradictions(sections["nodes"], nodes, aws)
+    if aws is not None and isinstance(sections.get("cluster", {}), dict):
+        yield from cluster_contradictions(aws, sections.get("cluster", {}))
 
 
 def _fan_out_contradictions(nodes: Nodes, weights: Weights, stage: Stage) -> Iterator[str]:
@@ -75,7 +96,7 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
         )
-    if kind is WeightsKind.LOCAL and (nodes.count != 1 or not nodes.names):
+    if kind is WeightsKind.LOCAL and (nodes.total != 1 or not nodes.names):
         yield (
             f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"

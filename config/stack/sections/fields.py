@@ -28,6 +28,9 @@ AbsolutePath = Annotated[
     str, Matching(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", "an absolute path such as /mnt/nvme, without `..`")
 ]
 Repository = Annotated[str, Matching(REPOSITORY.pattern, "owner/name, such as moonshotai/Kimi-K2.5")]
+BucketName = Annotated[
+    str, Matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an S3 bucket, without s3:// and prefix")
+]
 Device = Annotated[str, Matching(r"[\w.-]+", "a device's name without spaces, such as mlx5_0 or eth0")]
 Attachment = Annotated[
     str,

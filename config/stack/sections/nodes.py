@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, Strict, ValidationInfo, field_validator
+from pydantic import Field, Strict, ValidationInfo, field_validator, model_validator
 
+from config.catalogue import NotInCatalogueError, find_instance
+from config.matching import Matching
+from config.stack.sections.eks_nodes import Capacity, derived
 from config.stack.sections.fields import (
     AbsolutePath,
     Attachment,
@@ -17,6 +20,14 @@ from config.stack.sections.fields import (
     Section,
     Text,
 )
+
+ZoneId = Annotated[
+    str,
+    Matching(
+        r"[a-z]+\d-az\d",
+        "the zone's ID, such as use2-az1: `aws ec2 describe-availability-zones` prints it as ZoneId",
+    ),
+]
 
 
 class Cluster(Section):
@@ -34,6 +45,7 @@ class NodeKind(StrEnum):
     """Where the GPU nodes come from."""
 
     BARE_METAL = "bare-metal"
+    EKS = "eks"
 
 
 class FabricKind(StrEnum):
@@ -113,9 +125,18 @@ class Nodes(Section):
     """The nodes that stage and serve."""
 
     kind: NodeKind = NodeKind.BARE_METAL
-    """`bare-metal`: nodes that are already in the cluster."""
+    """`bare-metal`: nodes that are already in the cluster. `eks`: a node group that the stack makes in AWS."""
     names: Sequence[NodeName] = ()
-    """Names of the nodes; unset: the only node of the cluster."""
+    """Names of the nodes; unset: the only node of the cluster. Not for `eks`, whose nodes are replaced."""
+    instance_type: Text | None = None
+    """EC2 instance type for `eks`, such as `p5en.48xlarge`. GPU, GPUs per node, driver, NVMe, taints, fabric and price
+    follow from it."""
+    count: Count | None = None
+    """Number of nodes for `eks`."""
+    zone: ZoneId | None = None
+    """ID of the availability zone for `eks`, such as `use2-az1`; names such as `us-east-2a` differ between accounts."""
+    capacity: Capacity | None = None
+    """How instances are bought for `eks`; unset: on demand."""
     gpu: Text | None = None
     """GPU as the catalogue names it, such as `h200`; unset: no GPU is used."""
     gpus_per_node: Annotated[int, Strict(), Field(ge=0, validate_default=True)] = 0
@@ -129,12 +150,28 @@ class Nodes(Section):
     taints: Sequence[Taint] = ()
     """Taints that the nodes carry."""
     usd_per_gpu_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
-    """Price of one GPU in dollars an hour; unset: the plan states no cost."""
+    """Price of one GPU in dollars an hour; unset: that of `instance_type`, or the plan states no cost."""
 
     @property
-    def count(self) -> int:
-        """Number of nodes; 1 without names."""
-        return len(self.names) or 1
+    def total(self) -> int:
+        """Number of nodes; on bare metal 1 without names."""
+        return self.count or len(self.names) or 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follows_from_instance_type(cls, values: Any) -> Any:
+        """Adds what follows from an EKS node group's instance type; `contradictions` refuses to state it again."""
+        if isinstance(values, dict) and values.get("kind") == NodeKind.EKS:
+            return {**values, **derived(values)}
+        return values
+
+    @field_validator("instance_type")
+    @classmethod
+    def _is_known(cls, name: str | None) -> str | None:
+        try:
+            return None if name is None else find_instance(name).type
+        except NotInCatalogueError as error:
+            raise ValueError(f"is not known: {error}") from None
 
     @field_validator("names")
     @classmethod

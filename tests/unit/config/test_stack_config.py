@@ -254,7 +254,7 @@ def test_an_unknown_key_is_refused_and_the_nearest_one_offered() -> None:
 
 def test_an_unknown_object_is_refused_with_those_that_are_known() -> None:
     assert faults(changed("gateway.port", 1)) == [
-        "heavylift:gateway: is not a known key: expected one of cluster, nodes, model, weights, stage, engine, "
+        "heavylift:gateway: is not a known key: expected one of cluster, aws, nodes, model, weights, stage, engine, "
         "security, pod, promotion"
     ]
 
