@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 _COMPONENT = "app.kubernetes.io/component"
@@ -72,7 +73,7 @@ class Container:
     def option(self, name: str) -> str | None:
         """The value of a command-line option, as `--name value` or `--name=value`. None: not given."""
         words = self.words
-        for word, following in zip(words, [*words[1:], ""], strict=True):
+        for word, following in zip_longest(words, words[1:], fillvalue=""):
             if word == name:
                 return following
             if word.startswith(f"{name}="):

@@ -184,6 +184,21 @@ def test_a_device_plugin_is_excepted_by_name_in_kube_system_only() -> None:
     assert "pod-security" in violated([daemon("other", "kube-system")])
 
 
+def on_a_group(stack: Stack) -> list[Resource]:
+    """The stack's resources, with the stager as an init container of a DaemonSet instead of a Job's container."""
+    spec = stack[JOB]["spec"]["template"]["spec"]
+    wait = {key: value for key, value in STAGER.items() if key in ("image", "securityContext")} | {"name": "wait"}
+    resident = template("stage", initContainers=spec["containers"], containers=[wait])
+    others = {name: properties for name, properties in stack.items() if name != JOB}
+    return resources({**others, "kubernetes:apps/v1:DaemonSet": {"spec": {"template": resident}}})
+
+
+def test_a_daemon_set_that_stages_is_judged_as_a_job_is() -> None:
+    assert violated(on_a_group(GOOD)) == {}
+    revision = (JOB, "spec", "template", "spec", "containers", 0, "command", STAGER["command"].index(COMMIT))
+    assert set(violated(on_a_group(changed(GOOD, revision, "main")))) == {"weights-pinned-by-commit"}
+
+
 def test_an_equal_fact_is_said_once() -> None:
     tagged = changed(GOOD, (*ENGINE, "image"), "vllm:v1")
     tagged = changed(tagged, (*POD, "initContainers", 0, "image"), "vllm:v1")
