@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from stager import verify
 from stager.command_line import membership, parser
-from stager.errors import StagerError, Stopped, Unanswered, WrongUsage
+from stager.errors import NoCredentials, StagerError, Stopped, Unanswered, WrongUsage
 from stager.manifest import Unverified, read_manifest
 from stager.order import files_sha256
 from stager.progress import Progress
@@ -33,6 +33,7 @@ from stager.volume import volume_error
 READABLE_FOR_ALL = 0o022
 USAGE_STATUS = 2
 UNANSWERED_STATUS = os.EX_TEMPFAIL
+NO_CREDENTIALS_STATUS = os.EX_NOPERM
 STOPPED_STATUS = 128 + signal.SIGTERM
 GRACE_SECONDS = 1.6
 """The time to release the lease after a signal; then the process ends in any case."""
@@ -41,7 +42,8 @@ GRACE_SECONDS = 1.6
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit status.
 
-    0: done, 1: refused or failed, 2: wrong usage, 75: unanswered, 143: stopped. The stage Job retries 75 and 143 only.
+    0: done, 1: refused or failed, 2: wrong usage, 75: unanswered, 77: no credentials in this pod, 143: stopped.
+    The stage Job retries 75 and 143 only, and replaces the pod after 77.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["verify"]:
@@ -77,6 +79,8 @@ def _fail(error: StagerError, termination_log: Path) -> int:
             return STOPPED_STATUS
         case Unanswered():
             return UNANSWERED_STATUS
+        case NoCredentials():
+            return NO_CREDENTIALS_STATUS
         case WrongUsage():
             return USAGE_STATUS
         case _:
@@ -100,6 +104,7 @@ def _stage(options: argparse.Namespace, stop_event: threading.Event) -> None:
         stall_seconds=options.stall_seconds,
         lease_seconds=options.lease_seconds,
         fleet=membership(options),
+        require_credentials=options.require_credentials,
     )
     with Progress() as progress:
         stage(request, progress, stop_event)

@@ -62,6 +62,11 @@ def _add_stage(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.Ar
         action="store_true",
         help=f"let the hub's own client fetch whole files, by Xet's protocol where it can; {HUB} must be asked first",
     )
+    subcommand.add_argument(
+        "--require-credentials",
+        action="store_true",
+        help="end with status 77 if there are no AWS credentials, which a pod gets only at its start",
+    )
     _add_fleet(subcommand)
     return subcommand
 

@@ -19,6 +19,10 @@ class Unanswered(StagerError):
     """Ends the run: a server did not answer in time; a later run may succeed."""
 
 
+class NoCredentials(StagerError):
+    """Ends the run: no AWS credentials reached this pod. They come at its start, so that only a new pod helps."""
+
+
 class SourceTrouble(Exception):
     """A transient error of a source; a retry may help.
 

@@ -243,7 +243,8 @@ def _raise_for_status(response: urllib3.BaseHTTPResponse, file: RemoteFile) -> N
     text = f"{file.path}: HTTP {response.status}{f' {code[1].decode()}' if code else ''}{_skew(response)}"
     if response.status in TRANSIENT:
         raise SourceTrouble(text, wait)
-    if response.status in GONE:
+    # S3 says `ExpiredToken` with status 400 if the credentials ended before the address that they signed.
+    if response.status in GONE or (code and code[1] == b"ExpiredToken"):
         raise AddressStale(text)
     if response.status == 400:
         raise SourceRefusal(f"{text} for a range; {WHOLE_FILES}")

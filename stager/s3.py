@@ -2,7 +2,8 @@
 
 `stager.ranges` reads the bytes from signed URLs, which are made here without a request; so S3 has the same speed and
 the same checks as every other source. Environment: all that boto3 knows, among them
-`AWS_ENDPOINT_URL_S3`, `AWS_REGION`, and the role of the pod's service account or of the instance.
+`AWS_ENDPOINT_URL_S3`, `AWS_REGION`, and the role of the pod's service account (EKS Pod Identity, or a web identity) or
+of the instance.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, CredentialRetrievalError, NoCredentialsError
 
-from stager.errors import SourceRefusal, StagerError
+from stager.errors import NoCredentials, SourceRefusal, SourceTrouble, StagerError, Unanswered
 from stager.listing import RemoteFile
 from stager.ranges import Address
 
@@ -33,6 +34,25 @@ def s3_client(connections: int = 10) -> Any:
         return boto3.session.Session().client("s3", config=config)
     except (BotoCoreError, ValueError) as error:
         raise StagerError(f"S3: {error}") from None
+
+
+def require_credentials() -> None:
+    """Raise `NoCredentials` if boto3 finds none, and `Unanswered` if their server does not answer.
+
+    EKS Pod Identity puts the address of its agent (AWS_CONTAINER_CREDENTIALS_FULL_URI) into a pod when the API server
+    admits it. A pod that was admitted before the association was known never gets it.
+    """
+    try:
+        found = boto3.session.Session().get_credentials()
+    except CredentialRetrievalError as error:
+        raise Unanswered(f"S3: {error}") from None
+    except (BotoCoreError, ValueError) as error:
+        raise StagerError(f"S3: {error}") from None
+    if found is None:
+        raise NoCredentials(
+            "S3: no AWS credentials in this pod, which its service account was to give it: a new pod gets them, once a "
+            "role is associated with the service account"
+        )
 
 
 class Bucket:
@@ -54,6 +74,8 @@ class Bucket:
                 f"{file.path}: s3://{self._name}: no AWS credentials in the environment, the service account or the "
                 "instance profile"
             ) from None
+        except CredentialRetrievalError as error:
+            raise SourceTrouble(f"{file.path}: s3://{self._name}: {error}") from None
         except BotoCoreError as error:
             raise SourceRefusal(f"{file.path}: s3://{self._name}: {error}") from None
         return Address(url)

@@ -138,6 +138,10 @@ def _stage_alone(
     if tree.status(MANIFEST):
         progress.say(f"staging again: {reason}")
         withdraw_manifest(tree)
+    if request.require_credentials:
+        from stager.s3 import require_credentials  # only here, for the time that it takes to import
+
+        unless_stopped(stop_event, require_credentials)
     listing = locked or _hub_listing(request, tree, progress, stop_event)
     _refuse_foreign_entries(tree, listing)
     _transfer(request, listing, lease, sharing, progress, stop_event)

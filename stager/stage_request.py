@@ -65,3 +65,5 @@ class StageRequest:
     stall_seconds: float = DEFAULT_STALL_SECONDS
     lease_seconds: float = LEASE_SECONDS
     fleet: Membership | None = None
+    require_credentials: bool = False
+    """Whether to end if there are no AWS credentials, instead of trying the other sources."""

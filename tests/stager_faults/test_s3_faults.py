@@ -85,6 +85,7 @@ def stage_from_s3(endpoint: str, tmp_path: Path) -> Callable[[], Ended]:
     [
         [{"status": 503, "code": "SlowDown"}, {"status": 500, "code": "InternalError"}],
         [{"status": 403, "code": "ExpiredToken"}],
+        [{"status": 400, "code": "ExpiredToken"}],
         [{"status": 503, "code": "SlowDown"}, {"status": 403, "code": "AccessDenied"}],
     ],
 )
