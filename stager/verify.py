@@ -8,7 +8,8 @@ folders, links and devices. It follows no link, and prints all problems at once.
 The quick check (the default) hashes files up to 16 MiB. It compares size, inode, modification time and change time of
 the others with the manifest; it reads no clock. If any of them differs (a copy, a restore, a recursive chown), it
 hashes the file. It does not detect bytes that changed below the file system, as on a failing disk. `--full` hashes
-all files, from the disk and not from memory.
+all files, from the disk and not from memory. `--wait-seconds` waits for a missing manifest: on nodes that are staged
+when they join, a server's pod may start before the stager is done.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from pathlib import Path
 if __name__ == "__main__":  # as a file, without PYTHONPATH: the other modules are beside it
     sys.path.insert(0, str(Path(__file__).absolute().parents[1]))
 
-from stager.manifest import Unverified, identity_problems, read_manifest
+from stager.manifest import Unverified, identity_problems, manifest_path, read_manifest
 from stager.nofollow import cause, opened
 from stager.order import NOT_KNOWN, ORDERED, NoOrder, Ordered, order_problems, read_ordered
 from stager.tree_check import tree_problems
 
 TERMINATION_LOG = Path("/dev/termination-log")
+POLL_SECONDS = 1.0
+REMINDER_SECONDS = 30.0
 TERMINATION_LOG_BYTES = 4096  # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 
 
@@ -68,6 +71,29 @@ def write_termination_message(lines: list[str], path: Path) -> None:
         print(f"verify: cannot write {path}: {error.strerror}", file=sys.stderr)
 
 
+def await_manifest(directory: Path, seconds: float) -> float:
+    """Wait until `directory` has a manifest, of whatever content, and at most `seconds`; return how long it took."""
+    path, began, reminder = manifest_path(directory), time.monotonic(), 0.0
+    while (waited := time.monotonic() - began) < seconds and _is_missing(path):
+        if waited >= reminder:
+            reminder = waited + REMINDER_SECONDS
+            print(
+                f"waiting for {path}, which the stager of this node writes: {waited:.0f} of {seconds:.0f} s", flush=True
+            )
+        time.sleep(min(POLL_SECONDS, seconds - waited))
+    return waited
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # to wait would not help
+    return False
+
+
 def command_line(program: str = "verify") -> argparse.ArgumentParser:
     """What may be said on the command line."""
     parser = argparse.ArgumentParser(prog=program, description="Check staged weights against their manifest.")
@@ -81,6 +107,13 @@ def command_line(program: str = "verify") -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"refuse other files than this says; default: {ORDERED.name} beside this program, if it is there",
     )
+    parser.add_argument(
+        "--wait-seconds",
+        type=float,
+        default=0.0,
+        metavar="N",
+        help="wait so long for a missing manifest; another one is refused at once (default: %(default)s)",
+    )
     parser.add_argument("--termination-log", type=Path, default=TERMINATION_LOG, help="default: %(default)s")
     return parser
 
@@ -90,9 +123,12 @@ def main(arguments: list[str] | None = None, program: str = "verify") -> int:
     options = command_line(program).parse_args(arguments)
     # As a container's first process it would not hear this signal otherwise, and would be killed after 30 s.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    waited = await_manifest(options.directory, options.wait_seconds)
     started = time.monotonic()
     found = _found(options)
     if found:
+        if waited >= options.wait_seconds > 0:
+            found = [f"{found[0]}; waited {waited:.0f} s for it", *found[1:]]
         for problem in found:
             print(f"verify: {problem}", file=sys.stderr)
         write_termination_message(

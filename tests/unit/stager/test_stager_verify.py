@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,6 +45,45 @@ def test_a_directory_without_manifest_is_refused(tree: Path) -> None:
     status, lines = verify(tree)
     assert status == 1
     assert "no manifest" in lines[0]
+
+
+def test_a_manifest_that_comes_is_waited_for_and_what_is_waited_for_is_said(tree: Path) -> None:
+    manifest, elsewhere = tree / ".heavylift/manifest.json", tree.parent / "manifest.json"
+    manifest.rename(elsewhere)
+    command = [sys.executable, "-I", str(VERIFY), str(tree), "--wait-seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout
+        assert waiting.stdout.readline() == (
+            f"waiting for {manifest}, which the stager of this node writes: 0 of 60 s\n"
+        )
+        elsewhere.rename(manifest)
+        assert waiting.stdout.readline().startswith("verified 3 files")
+    assert waiting.returncode == 0
+
+
+def test_a_manifest_that_never_comes_is_refused_with_how_long_it_was_waited_for(tree: Path, tmp_path: Path) -> None:
+    for missing in (tree, tmp_path / "not made yet"):
+        (missing / ".heavylift/manifest.json").unlink(missing_ok=True)
+        status, lines = verify(missing, "--wait-seconds", "0.3")
+        assert status == 1
+        assert "no manifest" in lines[-1]
+        assert lines[-1].endswith("; waited 0 s for it")
+
+
+def test_another_manifest_is_refused_at_once_whatever_the_wait(tree: Path) -> None:
+    status, lines = verify(tree, "--wait-seconds", "3600", "--revision", "another")
+    assert status == 1
+    assert "revision is 'main', expected 'another'" in lines[0]
+
+
+def test_a_wait_ends_at_once_with_the_pod(tree: Path) -> None:
+    (tree / ".heavylift/manifest.json").unlink()
+    command = [sys.executable, "-I", str(VERIFY), str(tree), "--wait-seconds", "3600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout
+        assert waiting.stdout.readline().startswith("waiting for ")
+        waiting.terminate()
+    assert waiting.returncode == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize(
