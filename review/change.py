@@ -102,7 +102,7 @@ class StackChange:
 
     @property
     def stages_other_weights(self) -> bool:
-        """Whether the stage Job has to bring weights that the stack did not have."""
+        """Whether the stager has to bring weights that the stack did not have."""
         if self.before is None or self.after is None:
             return self.before is None
         return _weights(self.before) != _weights(self.after)

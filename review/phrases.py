@@ -115,6 +115,6 @@ def _staging(after: StackAt, *, new: bool) -> str:
     amount = f", {gigabytes(size)}" if size else ""
     time = f" in about {duration(seconds)}" if seconds else ""
     return (
-        f"{what}{amount}: the stage Job downloads and verifies them{time} before a server starts with them. What the "
+        f"{what}{amount}: the stager downloads and verifies them{time} before a server starts with them. What the "
         "volume has already is not downloaded again."
     )
