@@ -99,6 +99,9 @@ class StartLimits(TypedDict):
     """Failures of the startup probe before the kubelet restarts the engine. Unset: as many as fit into 61 minutes."""
     await_seconds: NotRequired[int]
     """Timeout of `pulumi up` for a server that makes no progress. Unset: 90 minutes."""
+    weights_seconds: NotRequired[int]
+    """Time that the check before serving waits for missing weights on nodes that a DaemonSet stages, as
+    `WeightStage.deadline_seconds`. On other nodes, missing weights are refused at once. Unset: 24 hours."""
     drain_seconds: NotRequired[int]
     """Time for running requests to finish when a pod terminates. vLLM needs the same in its argument
     `--shutdown-timeout`. Unset: 60; 0: none."""

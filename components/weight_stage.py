@@ -3,13 +3,17 @@
 The digest of the weights is part of the Job's name, so that other weights create a new Job. A change of the stager does
 not restart the server. The next `pulumi up` replaces a failed Job, and the new one continues where the old one stopped.
 Resources that need the weights depend on `staged`. Only this pod gets the hub's token.
+
+A DaemonSet stages nodes that only labels or a number describe. Its pods stay: when a node replaces another one, its
+empty disk is staged without an update.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import pulumi
+from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
 
@@ -17,6 +21,7 @@ from components.arguments import Placement, WeightSource, read_section, whole_nu
 from components.cluster.api import cluster_api
 from components.in_pod.packaging import stager_archive, stager_texts
 from components.pods.additions import Additions
+from components.pods.jobs.stage_daemon_set import daemon_set_spec, pod_labels
 from components.pods.jobs.stage_fleet import StageFleet
 from components.pods.jobs.stage_pod import LOCK_FILE, TOKEN_KEY, StagePod
 from components.pods.jobs.stager_job import FIXED_FIELDS, StagerJob, job_name
@@ -26,15 +31,19 @@ from components.pods.placement import PodPlacement
 from components.pods.security import JobSecurity
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume, placed_volumes
-from components.rollout import stage_watch, staged_files
+from components.rollout import daemon_set_watch, stage_watch, staged_files
 from components.rollout.server_watch import AWAITED_HERE
-from components.rollout.stage_watch import StageJobs
+from components.rollout.stage_progress import Staging
 from config.stack import arguments
 from config.stack.sections.pod import Security
 from planner.time_limits import PULUMI_GRACE_SECONDS
 
 _DEADLINE_SECONDS = 24 * 3600
 """Default for callers without a plan: 1 TB per day is 12 MB/s. A Job without a deadline could run forever."""
+
+
+_Wait = Callable[[Staging, Sequence[str]], Awaitable[str]]
+"""Waits for workloads by their names, and returns the hash of the files that their pods reported."""
 
 
 class WeightStageArgs(TypedDict):
@@ -47,7 +56,8 @@ class WeightStageArgs(TypedDict):
     lock: NotRequired[str | None]
     """Text of the weights lock file, which lists the files to stage. Unset: the hub's list at the revision."""
     volume: WeightSource
-    """The volume to fill. Each node with its own volume gets a Job."""
+    """The volume to fill. Each named node with its own volume gets a Job. With `host_path`, nodes without names that
+    have labels, or are several, get a DaemonSet."""
     placement: Placement
     """The nodes where the server runs."""
     image: pulumi.Input[str]
@@ -66,8 +76,9 @@ class WeightStageArgs(TypedDict):
     secret: NotRequired[pulumi.Input[str] | None]
     """Name of a Secret in the namespace whose keys become environment of the stager. Unset: none."""
     service_account: NotRequired[pulumi.Input[str] | None]
-    """Service account of the Job, for clouds that grant it access to a mirror. Unset: the namespace's default account,
-    without its token."""
+    """Service account of the Job, for clouds that grant it access to a mirror. With a source in S3, a pod that gets no
+    credentials from it is replaced by a new one. Unset: the namespace's default account. No pod gets the account's
+    token for the API server."""
     security: NotRequired[arguments.Security]
     """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
     pod: NotRequired[arguments.PodSettings]
@@ -77,7 +88,7 @@ class WeightStageArgs(TypedDict):
     owner: NotRequired[str | None]
     """Owner of the staged weights, for pruning. Unset: `<stack>-<name>`."""
     deadline_seconds: NotRequired[int]
-    """Deadline of the Job, after which it fails. Unset: 24 hours."""
+    """Deadline of the Job, after which it fails. A DaemonSet has none. Unset: 24 hours."""
     await_seconds: NotRequired[int]
     """Timeout of `pulumi up` for the Job. Longer than the deadline, so that `pulumi up` reports why the Job failed.
     Unset: the deadline and 2 minutes."""
@@ -89,7 +100,8 @@ class WeightStageArgs(TypedDict):
 
 
 class WeightStage(pulumi.ComponentResource):
-    """A Job that stages one set of weights on every volume. Ready when all weights are staged and verified."""
+    """Stages one set of weights on every volume: a Job for each, or a DaemonSet. Ready when all weights are staged and
+    verified."""
 
     directory: pulumi.Output[str]
     """Directory of the weights in pods that mount the volume. Known when all weights are staged and verified."""
@@ -113,7 +125,7 @@ class WeightStage(pulumi.ComponentResource):
         self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
         self._program = self._program_map()
         self._pod = self._pod_of(volumes)
-        files = self._awaited([self._job(volume) for volume in volumes])
+        files = self._daemon_set(volumes[0]) if volumes[0].of_group else self._jobs(volumes)
         self._staged = files.apply(lambda _: self)
         self.files_sha256 = self._kept(files)
         self.directory = self._staged.apply(lambda _: self._weights.directory)
@@ -178,19 +190,53 @@ class WeightStage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
+    def _jobs(self, volumes: Sequence[PlacedVolume]) -> pulumi.Output[str]:
+        """Makes and awaits the Jobs. Returns the hash of the files that they reported. Empty: none."""
+
+        async def awaited(staging: Staging, names: Sequence[str]) -> str:
+            if pulumi.runtime.is_dry_run():
+                await stage_watch.warn_if_gone(staging, names)
+                return ""
+            await stage_watch.wait_until_staged(staging, names, self._say)
+            return "" if self._args.get("lock") else await asyncio.to_thread(staged_files.reported, staging, names)
+
+        return self._awaited([self._job(volume) for volume in volumes], labels(stack_name(), self._name), awaited)
+
+    def _daemon_set(self, volume: PlacedVolume) -> pulumi.Output[str]:
+        """Makes and awaits the DaemonSet. Returns the hash of the files that its pods reported. Empty: none."""
+
+        async def awaited(staging: Staging, names: Sequence[str]) -> str:
+            if pulumi.runtime.is_dry_run():
+                await daemon_set_watch.warn_if_gone(staging, names[0])
+                return ""
+            await daemon_set_watch.wait_until_staged(staging, names[0], volume.nodes, self._say)
+            return "" if self._args.get("lock") else await asyncio.to_thread(staged_files.reported, staging)
+
+        # Pulumi takes a DaemonSet for ready that has no nodes yet.
+        enough = {"pulumi.com/waitFor": f"jsonpath={{.status.numberReady}}={volume.nodes}"}
+        daemon_set = DaemonSet(
+            job_name(self._name, self._weights.digest, None),
+            metadata=self._metadata()
+            | {"labels": self._pod.job.labels, "annotations": AWAITED_HERE if self._is_watched else enough},
+            spec=daemon_set_spec(self._pod, volume),
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=self._timeouts()),
+        )
+        return self._awaited([daemon_set], pod_labels(stack_name(), self._name, self._weights.digest), awaited)
+
     def _job(self, volume: PlacedVolume) -> Job:
         deadline, watched = self._args.get("deadline_seconds") or _DEADLINE_SECONDS, self._is_watched
         annotations = {"pulumi.com/replaceUnready": "true"} | (AWAITED_HERE if watched else {})
-        timeout = f"{self._await_seconds()}s"
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata() | {"labels": self._pod.job.labels, "annotations": annotations},
-            spec=self._pod.job.spec(deadline, self._pod.spec(volume), volume.nodes, watched=watched),
+            spec=self._pod.job.spec(
+                deadline, self._pod.spec(volume), watched=watched, needs_credentials=self._pod.needs_credentials
+            ),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
                 replace_on_changes=FIXED_FIELDS,
-                custom_timeouts=None if watched else pulumi.CustomTimeouts(create=timeout, update=timeout),
+                custom_timeouts=self._timeouts(),
             ),
         )
 
@@ -198,8 +244,14 @@ class WeightStage(pulumi.ComponentResource):
         deadline = self._args.get("deadline_seconds") or _DEADLINE_SECONDS
         return self._args.get("await_seconds") or deadline + PULUMI_GRACE_SECONDS
 
-    def _awaited(self, jobs: Sequence[Job]) -> pulumi.Output[str]:
-        """Waits for the Jobs. Returns the hash of the files that they reported. Empty: none."""
+    def _timeouts(self) -> pulumi.CustomTimeouts | None:
+        timeout = f"{self._await_seconds()}s"
+        return None if self._is_watched else pulumi.CustomTimeouts(create=timeout, update=timeout)
+
+    def _awaited(
+        self, workloads: Sequence[pulumi.CustomResource], pods: Mapping[str, str], wait: _Wait
+    ) -> pulumi.Output[str]:
+        """Waits for the workloads whose pods have these labels. Without a kubeconfig, Pulumi has waited."""
 
         async def awaited(known: Sequence[str | None]) -> str:
             kubeconfig, namespace, *identities = known
@@ -207,15 +259,10 @@ class WeightStage(pulumi.ComponentResource):
             if kubeconfig is None:
                 return ""
             api = cluster_api(kubeconfig, self._args.get("context"))
-            stage = StageJobs(api, str(namespace), labels(stack_name(), self._name), self._await_seconds())
-            if pulumi.runtime.is_dry_run():
-                await stage_watch.warn_if_gone(stage, names)
-                return ""
-            await stage_watch.wait_until_staged(stage, names, self._say)
-            return "" if self._args.get("lock") else await asyncio.to_thread(staged_files.reported, stage, names)
+            return await wait(Staging(api, str(namespace), pods, self._await_seconds()), names)
 
         args = self._args
-        known = pulumi.Output.all(args.get("kubeconfig"), args["namespace"], *[job.id for job in jobs])
+        known = pulumi.Output.all(args.get("kubeconfig"), args["namespace"], *[each.id for each in workloads])
         return pulumi.Output.unsecret(known.apply(awaited))
 
     def _kept(self, files: pulumi.Output[str]) -> pulumi.Output[str]:

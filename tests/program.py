@@ -12,7 +12,7 @@ from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
 from components.pods.placement import HOSTNAME_LABEL
-from components.rollout import server_watch, stage_watch, staged_files
+from components.rollout import daemon_set_watch, server_watch, stage_watch, staged_files
 from config.catalogue import find_gpu
 from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
@@ -71,6 +71,8 @@ def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats Jobs and servers as complete when the program creates them."""
     monkeypatch.setattr(stage_watch, "wait_until_staged", done_at_once)
     monkeypatch.setattr(stage_watch, "warn_if_gone", done_at_once)
+    monkeypatch.setattr(daemon_set_watch, "wait_until_staged", done_at_once)
+    monkeypatch.setattr(daemon_set_watch, "warn_if_gone", done_at_once)
     monkeypatch.setattr(staged_files, "reported", lambda *_: FILES_SHA256)
     monkeypatch.setattr(server_watch, "wait_until_ready", serves_at_once)
     monkeypatch.setattr(server_watch, "warn_if_gone", done_at_once)

@@ -20,6 +20,8 @@ from components.cluster.connection import Connection, NoConnection
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 30
+_MOST_SHOWN = 300
+"""Characters of a refusal that a message shows."""
 
 
 class ClusterUnreachable(Exception):
@@ -59,6 +61,12 @@ class ClusterApi:
         if response.status != HTTPStatus.OK:
             raise ClusterUnreachable(f"status {response.status}")
         return content.decode(errors="replace")
+
+    def delete(self, path: str) -> None:
+        """Deletes the object at a path, if it is there. Raises ClusterUnreachable, also if that is refused."""
+        response, content = self._call("DELETE", path)
+        if response.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND):
+            raise ClusterUnreachable(f"status {response.status}: {content.decode(errors='replace')[:_MOST_SHOWN]}")
 
     def dry_run(self, path: str, body: object) -> tuple[int, str]:
         """Requests the creation of an object as a dry run. Returns the status and text of the API server's answer.

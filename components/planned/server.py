@@ -46,5 +46,6 @@ def start_limits(limits: TimeLimits, engine: sections.Engine) -> StartLimits:
         "startup_period_seconds": limits.startup_period_seconds,
         "startup_failure_threshold": limits.startup_failure_threshold,
         "await_seconds": limits.server_await_seconds,
+        "weights_seconds": limits.stage_deadline_seconds,
         "drain_seconds": engine.drain,
     }

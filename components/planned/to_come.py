@@ -6,6 +6,7 @@ from typing import Any
 from components.cluster.admission import Creation
 from components.planned.model import PlannedModel
 from components.pods.additions import SERVER, STAGE, Additions
+from components.pods.jobs.stage_daemon_set import daemon_set_spec
 from components.pods.jobs.stage_pod import StagePod
 from components.pods.jobs.stager_job import StagerJob
 from components.pods.labels import labels
@@ -17,16 +18,17 @@ from components.pods.server_pod import ServerPod
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume
 from config.catalogue import described_gpu
-from config.stack.sections import StackConfig, WeightsKind
+from config.stack.sections import NodeKind, StackConfig, WeightsKind
 
 _PLACEHOLDER = "heavylift"
-"""For names that Pulumi generates."""
+"""For names that Pulumi generates, and labels that the cloud sets."""
 
 
 def creations(planned: PlannedModel, service_name: str) -> Sequence[Creation]:
-    """Returns the pods, the first stage Job and the Service, with placeholders for the names that Pulumi generates."""
-    server, job = _server_pod(planned), _stage_job(planned)
-    pod = job["template"]
+    """Returns the pods, what stages on the first volume, and the Service, with placeholders for the names that Pulumi
+    generates."""
+    server, (version, kind, workload) = _server_pod(planned), _stage_workload(planned)
+    pod = workload["template"]
     staging = {"generateName": "stage-", **pod["metadata"]}
     service = {"name": service_name, "labels": server.labels}
     servers = [server.template(role) for role in sorted(set(server.roles), key=str)]
@@ -36,7 +38,7 @@ def creations(planned: PlannedModel, service_name: str) -> Sequence[Creation]:
             for each in servers
         ),
         Creation("the stage pod", "api/v1:pods", _object("v1", "Pod", staging, pod["spec"])),
-        Creation("the stage Job", "apis/batch/v1:jobs", _object("batch/v1", "Job", staging, job)),
+        Creation(f"the stage {kind}", f"apis/{version}:{kind.lower()}s", _object(version, kind, staging, workload)),
         Creation("the Service", "api/v1:services", _object("v1", "Service", service, server.service_spec())),
     ]
 
@@ -66,8 +68,8 @@ def _server_pod(planned: PlannedModel) -> ServerPod:
     )
 
 
-def _stage_job(planned: PlannedModel) -> dict[str, Any]:
-    """Returns the spec of the first stage Job."""
+def _stage_workload(planned: PlannedModel) -> tuple[str, str, dict[str, Any]]:
+    """Returns version, kind and spec of the first stage Job, or of the DaemonSet that stages a group of nodes."""
     stack, volume = planned.stack, _volume(planned.stack)
     security = JobSecurity.of(stack.security, volume)
     additions = Additions(stack.pod.stage, STAGE, runs_to_completion=True)
@@ -83,12 +85,17 @@ def _stage_job(planned: PlannedModel) -> dict[str, Any]:
         native_xet=stack.stage.native_xet,
         environment=stack.stage.environment,
     )
-    return job.spec(planned.limits.stage_deadline_seconds, pod.spec(volume), watched=True)
+    if volume.of_group:
+        return "apps/v1", "DaemonSet", daemon_set_spec(pod, volume)
+    deadline = planned.limits.stage_deadline_seconds
+    spec = job.spec(deadline, pod.spec(volume), watched=True, needs_credentials=pod.needs_credentials)
+    return "batch/v1", "Job", spec
 
 
 def _volume(stack: StackConfig) -> PlacedVolume:
     if stack.weights.kind is WeightsKind.HOST_PATH:
-        return PlacedVolume(None, {"host_path": {"path": stack.weights_path or "/"}})
+        is_group = _placement(stack).is_group
+        return PlacedVolume(None, {"host_path": {"path": stack.weights_path or "/"}}, of_group=is_group)
     return PlacedVolume(None, {"persistent_volume_claim": {"claim_name": _PLACEHOLDER}})
 
 
@@ -97,6 +104,7 @@ def _placement(stack: StackConfig) -> PodPlacement:
     return PodPlacement(
         nodes=nodes.total,
         hostnames=tuple(nodes.names),
+        node_selector={} if nodes.kind is NodeKind.BARE_METAL else {"group": _PLACEHOLDER},
         taints=tuple(nodes.taints),
         gpu_resource=described_gpu(nodes.gpu).vendor.resource if nodes.gpu else None,
         fabric=nodes.fabric,

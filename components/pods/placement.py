@@ -58,6 +58,13 @@ class PodPlacement:
             nvme_path=args.get("nvme_path"),
         )
 
+    @property
+    def is_group(self) -> bool:
+        """Whether labels or a number say which nodes these are, so that one may be replaced by another with an empty
+        disk."""
+        selects = bool(self.node_selector) if isinstance(self.node_selector, Mapping) else True
+        return not self.hostnames and (selects or self.nodes > 1)
+
     def scheduling(self, hostname: str | None = None) -> dict[str, Any]:
         """Returns the scheduling fields of a pod spec: any of these nodes, or only `hostname`."""
         fields = {

@@ -160,6 +160,8 @@ class ServerPod:
         command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER}", self.weights.directory]
         command += ["--repository", model.repository, "--revision", model.revision]
         command += ["--full"] if self.verify is Verification.FULL else []
+        # A node that has just joined may be given this pod while it is staged.
+        command += [f"--wait-seconds={self.serving.weights_seconds}"] if self.volume.of_group else []
         return {
             "name": "verify",
             "image": self.verifier_image,

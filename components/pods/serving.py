@@ -12,6 +12,9 @@ from config.engine_name import EngineName
 _READY_SECONDS = 3600
 """Default for callers without a plan. The largest models load in 15 minutes, and a limit must not expire too early."""
 
+_WEIGHTS_SECONDS = 24 * 3600
+"""Default for callers without a plan, as for the deadline of a stage Job."""
+
 
 @dataclass(frozen=True)
 class Serving:
@@ -50,6 +53,8 @@ class Serving:
     """Period of the startup probe in seconds, and failures before the kubelet restarts the engine."""
     await_seconds: int
     """Timeout of `pulumi up` for a server that makes no progress."""
+    weights_seconds: int
+    """Time for a node to be staged after it joins its group."""
     drain_seconds: int
     """Time for running requests to finish when a pod terminates. 0: none."""
 
@@ -83,5 +88,6 @@ class Serving:
             startup_period_seconds=period,
             startup_failure_threshold=limits.get("startup_failure_threshold", (_READY_SECONDS + 60) // period),
             await_seconds=limits.get("await_seconds", _READY_SECONDS + 1800),
+            weights_seconds=limits.get("weights_seconds", _WEIGHTS_SECONDS),
             drain_seconds=limits.get("drain_seconds", 60),
         )

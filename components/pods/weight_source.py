@@ -20,6 +20,8 @@ class PlacedVolume:
     """Volume source in the stager's pod."""
     nodes: int = 1
     """Number of nodes with such a volume each. More than 1 only if the nodes' names are unknown."""
+    of_group: bool = False
+    """Whether each node of a group has such a volume, with no weights on a node that has just joined."""
 
     def unnamed(self) -> "PlacedVolume":
         """Returns the volume without the name of its claim."""
@@ -62,7 +64,7 @@ def placed_volumes(source: WeightSource, placement: PodPlacement) -> Sequence[Pl
     directory = _directory(source["host_path"], placement)
     if placement.hostnames:
         return [PlacedVolume(hostname, directory) for hostname in placement.hostnames]
-    return [PlacedVolume(None, directory, placement.nodes)]
+    return [PlacedVolume(None, directory, placement.nodes, placement.is_group)]
 
 
 def _claimed(claim: pulumi.Input[str], hostname: str | None) -> PlacedVolume:
@@ -70,7 +72,8 @@ def _claimed(claim: pulumi.Input[str], hostname: str | None) -> PlacedVolume:
 
 
 def _directory(path: str, placement: PodPlacement) -> dict[str, Any]:
-    # If the disk is not mounted, a directory that the kubelet creates in its place would fill the node's root disk.
+    # If the disk is not mounted, a directory that the kubelet creates in its place would fill the node's root disk. The
+    # nodes of a group join with an empty disk, where nothing but the stager creates the directory.
     nvme = placement.nvme_path
-    on_nvme = nvme is not None and f"{path}/".startswith(f"{nvme}/")
-    return {"host_path": {"path": path, "type": "Directory" if on_nvme else "DirectoryOrCreate"}}
+    must_exist = nvme is not None and f"{path}/".startswith(f"{nvme}/") and not placement.is_group
+    return {"host_path": {"path": path, "type": "Directory" if must_exist else "DirectoryOrCreate"}}

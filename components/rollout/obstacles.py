@@ -28,6 +28,8 @@ class GiveUpAfter:
     """A pod with warning events, for example because its volume or network is not ready."""
     new_volume: float = 600.0
     """A pod whose claim is not bound: cloud file storage takes minutes to provision."""
+    missing_node: float = 600.0
+    """A node of a group that has not joined the cluster: clouds take minutes to start one."""
     unreachable: float = 180.0
     """An API server that does not respond."""
 

@@ -1,6 +1,6 @@
 """Reduces a pod, as the API server returns it, to what the wait for a server or Job needs.
 
-Stateless: `server_watch` and `stage_watch` decide what the reports mean.
+Stateless: the watches decide what the reports mean.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,7 @@ _DOING = {
     "engine": "loading",
     "requirements": "installing the stager's requirements",
     "stage": "staging",
+    "wait": "staged",
 }
 _LONG_RUNNING = "engine"
 """The container that runs until the pod is deleted. All others run to completion."""

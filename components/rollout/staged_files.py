@@ -12,7 +12,7 @@ import pulumi
 from pulumi_kubernetes.core.v1 import ConfigMap
 
 from components.cluster.api import ClusterUnreachable
-from components.rollout.stage_watch import StageJobs
+from components.rollout.stage_progress import Staging
 
 FILES_SHA256 = "files_sha256"
 _JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -20,18 +20,19 @@ _MESSAGE = re.compile(rf"stager: {FILES_SHA256} ([0-9a-f]{{64}})")
 """The stager's termination message after success (`stager/__main__.py`)."""
 
 
-def reported(stage: StageJobs, names: Sequence[str]) -> str:
-    """Returns the hash that the Jobs' pods reported. Empty: none did, because their pods are gone, or the
-    cluster does not answer.
+def reported(staging: Staging, jobs: Sequence[str] | None = None) -> str:
+    """Returns the hash that the pods of these Jobs reported. Empty: none did, because their pods are gone, or the
+    cluster does not answer. `jobs` None: all pods that the stage's labels select.
 
     Raises pulumi.RunError if two volumes hold different files.
     """
-    selector = ",".join(f"{name}={value}" for name, value in stage.labels.items())
+    path = f"/api/v1/namespaces/{staging.namespace}/pods"
     try:
-        pods = stage.api.read(f"/api/v1/namespaces/{stage.namespace}/pods", labelSelector=selector)["items"]
+        pods = staging.api.read(path, labelSelector=staging.selector)["items"]
     except ClusterUnreachable:
         return ""
-    found = {pod["metadata"]["name"]: sha256 for pod in pods if (sha256 := _reported_by(pod, names))}
+    of_jobs = [pod for pod in pods if jobs is None or pod["metadata"].get("labels", {}).get(_JOB_LABEL) in jobs]
+    found = {pod["metadata"]["name"]: sha256 for pod in of_jobs if (sha256 := _reported_by(pod))}
     if len(set(found.values())) > 1:
         lines = [f"pod {name}: {FILES_SHA256} {sha256}" for name, sha256 in sorted(found.items())]
         raise pulumi.RunError(
@@ -40,10 +41,9 @@ def reported(stage: StageJobs, names: Sequence[str]) -> str:
     return next(iter(found.values()), "")
 
 
-def _reported_by(pod: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    if pod["metadata"].get("labels", {}).get(_JOB_LABEL) not in names:
-        return None
-    for container in pod.get("status", {}).get("containerStatuses", ()):
+def _reported_by(pod: Mapping[str, Any]) -> str | None:
+    status = pod.get("status", {})
+    for container in [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]:
         ended = container["state"].get("terminated", {})
         match = _MESSAGE.fullmatch(ended.get("message", "").strip())
         if match and ended.get("exitCode") == 0:

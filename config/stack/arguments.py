@@ -213,8 +213,8 @@ class Stage(TypedDict):
     """Name of a Secret in the namespace whose keys become environment variables of the stager, such as
     AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for a mirror; unset: none."""
     service_account: NotRequired[str]
-    """Service account of the Job, to which a cloud can grant access to a mirror; unset: the namespace's default, which
-    needs no rights."""
+    """Service account of the stager, to which a cloud can grant access to a mirror. With a source in S3, a pod that
+    gets no credentials from it is replaced by a new one. Unset: the namespace's default, which needs no rights."""
 
 
 class Engine(TypedDict):

@@ -1,7 +1,10 @@
-"""The pod that stages weights: an init container that installs the requirements, and the stager."""
+"""The pod that stages weights: an init container that installs the requirements, and the stager.
+
+In a Job, the stager is the pod's container. On a group of nodes it is another init container, and the pod stays.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
@@ -25,6 +28,14 @@ _RESOURCES = {
 }
 """The stager's buffers do not grow with the size of the model. The requirements use the ephemeral storage."""
 
+_RESIDENT_RESOURCES = _RESOURCES | {"requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "1Gi"}}
+"""For a pod that stays: the scheduler reserves the largest request of its containers while the pod exists, and the
+server needs the rest. The stager may use what is idle, which is nearly all before the server starts."""
+
+_WAIT_RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "64Mi"}}
+_WAIT = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); signal.sigwait([signal.SIGTERM])"
+"""Waits without work until the pod is deleted. The first process of a container must ask for SIGTERM to get it."""
+
 
 @dataclass(frozen=True)
 class StagePod:
@@ -47,21 +58,32 @@ class StagePod:
     fleet: StageFleet | None = None
 
     def spec(self, volume: PlacedVolume) -> dict[str, Any]:
-        """Returns the pod's spec."""
-        pod = self.job.pod(
-            volume,
-            self._stage_container(volume),
-            init_containers=[self._requirements_container()],
-            scratch=[_PACKAGES],
-            service_account=self.service_account,
-        )
+        """Returns the spec of a Job's pod, which ends when the weights are staged."""
+        pod = self._pod(volume, [self._requirements_container(volume)], self._stage_container(volume))
         return pod | self.fleet.pod(volume) if self.fleet else pod
 
-    def _requirements_container(self) -> dict[str, Any]:
+    def resident_spec(self, volume: PlacedVolume) -> dict[str, Any]:
+        """Returns the spec of a DaemonSet's pod, which is ready when the weights are staged, and stays."""
+        before = [self._requirements_container(volume), self._stage_container(volume)]
+        wait = self.job.container("wait", ["python3", "-c", _WAIT], resources=_WAIT_RESOURCES, weights=False)
+        # The DaemonSet spreads its pods itself, and pods of other weights may be on the same node.
+        return self._pod(replace(volume, nodes=1), before, wait) | {"restart_policy": "Always"}
+
+    @property
+    def needs_credentials(self) -> bool:
+        """Whether a service account is to give the stager the credentials of a mirror in S3."""
+        return self.service_account is not None and any(source.startswith("s3://") for source in self.sources)
+
+    def _pod(self, volume: PlacedVolume, before: Sequence[dict[str, Any]], container: dict[str, Any]) -> dict[str, Any]:
+        return self.job.pod(
+            volume, container, init_containers=before, scratch=[_PACKAGES], service_account=self.service_account
+        )
+
+    def _requirements_container(self, volume: PlacedVolume) -> dict[str, Any]:
         return self.job.container(
             "requirements",
             ["python3", f"{STAGER}/{INSTALLER}", _PACKAGES_MOUNT],
-            resources=_RESOURCES,
+            resources=_RESIDENT_RESOURCES if volume.of_group else _RESOURCES,
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
             weights=False,
@@ -72,7 +94,7 @@ class StagePod:
         container = self.job.container(
             "stage",
             [*RUN_STAGER, "stage", *self._arguments(), *fleet_arguments],
-            resources=_RESOURCES,
+            resources=_RESIDENT_RESOURCES if volume.of_group else _RESOURCES,
             environment=self._environment(),
             scratch={_PACKAGES: _PACKAGES_MOUNT},
         )
@@ -90,6 +112,7 @@ class StagePod:
             f"--user={owner}" if isinstance(owner, str) else pulumi.Output.concat("--user=", owner),
             *(f"--include={pattern}" for pattern in model.include),
             *(f"--source={source}" for source in self.sources),
+            *(["--require-credentials"] if self.needs_credentials else []),
             *([f"--streams={self.streams}"] if self.streams else []),
             *(["--native-xet"] if self.native_xet else []),
             *(["--allow-unpinned"] if model.allow_unpinned else []),

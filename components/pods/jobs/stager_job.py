@@ -6,7 +6,7 @@ to the API server. A Job never runs two pods for the same volume at the same tim
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pulumi
@@ -31,8 +31,11 @@ _LONGEST_NAME = 63 - len("-01234567")
 _ATTEMPTS_AFTER_THE_FIRST = 2
 """For a pod that was killed, or a source that did not answer."""
 
-_FINAL_STATUSES = [1, 2]
+FINAL_STATUSES = (1, 2)
 """Exit statuses of the stager (`stager/__main__.py`) after which another attempt would fail in the same way."""
+
+NO_CREDENTIALS_STATUS = 77
+"""Exit status of the stager if no credentials reached its pod. A new pod may get them."""
 
 FIXED_FIELDS = ["spec.podFailurePolicy", "spec.podReplacementPolicy"]
 """Fields that replace the Job if they change. They are immutable, but the provider would try to update them."""
@@ -72,16 +75,24 @@ class StagerJob:
         return {**labels(self.instance, self.component), **self.additions.settings.labels}
 
     def spec(
-        self, deadline_seconds: int, pod: Mapping[str, Any], nodes: int = 1, *, watched: bool = False
+        self,
+        deadline_seconds: int,
+        pod: Mapping[str, Any],
+        nodes: int = 1,
+        *,
+        watched: bool = False,
+        needs_credentials: bool = False,
     ) -> dict[str, Any]:
         """Returns the spec of a Job that runs `pod` on `nodes` nodes in parallel, until success or the deadline.
 
         `watched`: whether this program watches the Job, which may then fail at once on a final exit status. Pulumi's
-        provider 4.25 recognizes a failed Job only by BackoffLimitExceeded or DeadlineExceeded.
+        provider 4.25 recognizes a failed Job only by BackoffLimitExceeded or DeadlineExceeded. `needs_credentials`: do
+        not count a pod that ended without credentials as an attempt.
         """
         each = {"completion_mode": "Indexed", "completions": nodes, "parallelism": nodes} if nodes > 1 else {}
         [work] = pod["containers"]
-        final = {"container_name": work["name"], "operator": "In", "values": _FINAL_STATUSES}
+        ended = {"container_name": work["name"], "operator": "In"}
+        final, late = ended | {"values": list(FINAL_STATUSES)}, ended | {"values": [NO_CREDENTIALS_STATUS]}
         return {
             "active_deadline_seconds": deadline_seconds,
             "backoff_limit": _ATTEMPTS_AFTER_THE_FIRST,
@@ -91,6 +102,7 @@ class StagerJob:
             "pod_failure_policy": {
                 "rules": [
                     {"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget"}]},
+                    *([{"action": "Ignore", "on_exit_codes": late}] if needs_credentials else []),
                     *([{"action": "FailJob", "on_exit_codes": final}] if watched else []),
                 ]
             },
@@ -112,7 +124,9 @@ class StagerJob:
             "restart_policy": "Never",
             "enable_service_links": False,
             **self.security.pod(),
-            **(account or {"automount_service_account_token": False}),
+            # Clouds grant their credentials to a service account by other ways than its token for the API server.
+            "automount_service_account_token": False,
+            **account,
             **self._scheduling(volume),
             **({"init_containers": list(init_containers)} if init_containers else {}),
             "containers": [container],
@@ -130,10 +144,11 @@ class StagerJob:
     def _scheduling(self, volume: PlacedVolume) -> dict[str, Any]:
         """Returns the scheduling fields: the volume's nodes, and one pod on each if the nodes' names are unknown.
 
-        Limit: a pod that restarts after another pod has finished may run on the other pod's node, and its own node
-        stays empty. The server's verifier then fails on that node.
+        Names that are known now do not limit a group, whose nodes may be replaced. Limit: a pod that starts again after
+        another pod has finished may run on the other pod's node.
         """
-        fields = self.placement.scheduling(volume.hostname)
+        placement = replace(self.placement, candidates=()) if volume.of_group else self.placement
+        fields = placement.scheduling(volume.hostname)
         if volume.nodes == 1:
             return fields
         same = {"label_selector": {"match_labels": labels(self.instance, self.component)}}

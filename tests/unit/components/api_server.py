@@ -33,6 +33,9 @@ def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> It
             self.end_headers()
             self.wfile.write(body.encode() if isinstance(body, str) else body)
 
+        def do_DELETE(self) -> None:
+            self.do_GET()
+
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()

@@ -51,6 +51,7 @@ LIMITS: StartLimits = {
     "startup_period_seconds": 10,
     "startup_failure_threshold": 166,
     "await_seconds": 2680,
+    "weights_seconds": 1429,
     "drain_seconds": 45,
 }
 """Limits that no other number repeats."""

@@ -12,6 +12,7 @@ from components.planned.model import PlannedModel
 from components.planned.to_come import creations
 from components.pods.labels import labels
 from config.stack.file import read_stack_file
+from config.stack.sections import NodeKind, StackConfig, WeightsKind
 from planner import fit, time_limits
 from planner.stack_request import request_of_stack
 from tests.recording_engine import record
@@ -112,9 +113,9 @@ def test_a_service_of_somebody_else_with_this_name_is_told(owner: dict[str, str]
     assert [words[: len(reason)] for words, reason in zip(found, reasons, strict=True)] == reasons
 
 
-def coming(name: str) -> dict[str, list[Any]]:
-    """What a committed stack is about to create, as JSON, by what it is."""
-    stack = read_stack_file(PROGRAM / f"Pulumi.{name}.yaml")
+def coming(name: str, stack: StackConfig | None = None) -> dict[str, list[Any]]:
+    """What a stack is about to create, as JSON, by what it is. Without `stack`, the committed one of that name."""
+    stack = stack or read_stack_file(PROGRAM / f"Pulumi.{name}.yaml")
     request = request_of_stack(stack, None)
     plan = fit(request)
     planned = PlannedModel(stack, None, plan, time_limits(plan, request, full_verification=False))
@@ -138,3 +139,17 @@ def test_the_objects_are_those_that_will_be_made(name: str, pods: int) -> None:
     assert job["spec"]["template"]["spec"] == stage["spec"]
     assert service["metadata"]["name"] == name
     assert [port["targetPort"] for port in service["spec"]["ports"]] == ["http"]
+
+
+def test_on_nodes_without_names_the_daemon_set_is_asked_for_instead_of_a_job() -> None:
+    stack = read_stack_file(PROGRAM / "Pulumi.h200.yaml")
+    group = stack.nodes.model_copy(update={"names": (), "count": 1, "kind": NodeKind.EKS})
+    weights = stack.weights.model_copy(update={"kind": WeightsKind.HOST_PATH})
+    found = coming("h200", stack.model_copy(update={"nodes": group, "weights": weights}))
+    assert "the stage Job" not in found
+    [stage], [daemon_set], [server] = (
+        found[what] for what in ("the stage pod", "the stage DaemonSet", "the server's pod")
+    )
+    assert daemon_set["spec"]["template"]["spec"] == stage["spec"]
+    assert [container["name"] for container in stage["spec"]["initContainers"]] == ["requirements", "stage"]
+    assert "--wait-seconds=1429" in server["spec"]["initContainers"][0]["command"]

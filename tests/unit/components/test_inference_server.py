@@ -157,6 +157,13 @@ def test_the_pod_refuses_to_start_without_the_expected_weights() -> None:
     ]
 
 
+def test_on_nodes_that_may_be_replaced_the_check_waits_for_weights_as_long_as_a_stage_may_take() -> None:
+    (verifier,) = pod(served(placement=UNNAMED, volume={"host_path": "/mnt/nvme"}))["initContainers"]
+    assert verifier["command"][-1] == "--wait-seconds=1429"
+    (shared,) = pod(served(placement=UNNAMED, volume={"claim": "weights"}))["initContainers"]
+    assert "--wait-seconds" not in str(shared["command"])
+
+
 def test_every_byte_is_read_again_where_the_stack_says_so() -> None:
     (verifier,) = pod(served(verify=Verification.FULL))["initContainers"]
     assert verifier["command"][-1] == "--full"

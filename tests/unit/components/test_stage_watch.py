@@ -12,7 +12,7 @@ import pytest
 from components.cluster.api import ClusterApi
 from components.rollout import stage_watch
 from components.rollout.obstacles import GiveUpAfter
-from components.rollout.stage_watch import StageJobs
+from components.rollout.stage_progress import Staging
 from tests.unit.components.api_server import Answer, api_server
 from tests.unit.components.recorded_pods import recorded_event, recorded_pod
 
@@ -81,8 +81,8 @@ class Cluster:
         return {"items": list(self.pods)}
 
 
-def stage(api: ClusterApi, seconds: int = 60) -> StageJobs:
-    return StageJobs(api, "serving", {"app.kubernetes.io/component": "stage"}, seconds)
+def stage(api: ClusterApi, seconds: int = 60) -> Staging:
+    return Staging(api, "serving", {"app.kubernetes.io/component": "stage"}, seconds)
 
 
 def waited(

@@ -9,7 +9,7 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.rollout import staged_files
-from components.rollout.stage_watch import StageJobs
+from components.rollout.stage_progress import Staging
 from stager.order import files_sha256
 from tests.program import FILES_SHA256, run_program
 from tests.unit.components.api_server import Answer, api_server
@@ -35,8 +35,8 @@ def reported(*pods: dict[str, Any], names: tuple[str, ...] = ("stage-0", "stage-
         return REPORTED(stage(api), names)
 
 
-def stage(api: ClusterApi) -> StageJobs:
-    return StageJobs(api, "serving", {"app.kubernetes.io/component": "stage"}, 60)
+def stage(api: ClusterApi) -> Staging:
+    return Staging(api, "serving", {"app.kubernetes.io/component": "stage"}, 60)
 
 
 def test_the_hash_that_the_pods_report_is_read() -> None:

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from components.in_pod import fabric_check
+from components.inference_server import InferenceServer
+from components.pods.jobs.stager_job import FINAL_STATUSES, NO_CREDENTIALS_STATUS
+from components.weight_stage import WeightStage
 from config.stack.file import read_sections, stack_file
+from stager import __main__ as stager_program
 from stager import command_line, verify
-from tests.program import PROGRAM, run_program
-from tests.recording_engine import Recording
+from tests.program import PROGRAM, await_nothing, run_program
+from tests.recording_engine import Recording, record
+from tests.unit.components.samples import KIMI, LIMITS, UNNAMED, VLLM
 
 COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 REPOSITORY = "moonshotai/Kimi-K2.5"
@@ -110,6 +115,28 @@ def test_the_verifier_understands_what_the_servers_pods_say(recording: Recording
         options = understood(verify.command_line(), words)
         assert options["directory"].parent == Path("/weights")
         assert (options["repository"], options["revision"], options["full"]) == (REPOSITORY, COMMIT, True)
+
+
+def test_stager_and_verifier_understand_what_the_pods_of_a_group_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def group() -> None:
+        common = {"namespace": "serving", "model": KIMI, "volume": {"host_path": "/mnt/nvme"}, "placement": UNNAMED}
+        more = {"service_account": "mirror-reader", "sources": ["s3://mirror/models"], "image": "python:3.12-slim"}
+        stage: Any = {**common, **more}
+        server: Any = {**common, "engine": VLLM, "verifier_image": "python:3.12-slim", "limits": LIMITS}
+        WeightStage("stage", stage)
+        InferenceServer("server", server)
+
+    await_nothing(monkeypatch)
+    recording = record(group, stack="h200")
+    [staged], [verified] = (
+        arguments(recording, "python3", *program) for program in (("run_stager.py", "stage"), ("verify.py",))
+    )
+    assert understood(command_line.parser(), ["stage", *staged])["require_credentials"]
+    assert understood(verify.command_line(), verified)["wait_seconds"] == LIMITS["weights_seconds"]
+    assert (NO_CREDENTIALS_STATUS, set(FINAL_STATUSES)) == (
+        stager_program.NO_CREDENTIALS_STATUS,
+        {1, stager_program.USAGE_STATUS},
+    )
 
 
 def test_the_fabric_check_understands_what_the_servers_pods_say(recording: Recording) -> None:

@@ -33,6 +33,12 @@ def test_a_directory_on_the_nvme_is_never_made_in_place_of_a_disk_that_is_not_mo
     assert volume.pod_volume() == {"name": "weights", "host_path": {"path": path, "type": "Directory"}}
 
 
+def test_a_directory_on_the_empty_disk_of_a_node_that_has_just_joined_is_made_by_the_stager() -> None:
+    (volume,) = placed_volumes({"host_path": "/mnt/nvme"}, PodPlacement.of(UNNAMED))
+    assert volume.pod_volume()["host_path"] == {"path": "/mnt/nvme", "type": "DirectoryOrCreate"}
+    assert volume.served_pod_volume()["host_path"] == {"path": "/mnt/nvme", "type": "Directory"}
+
+
 @pytest.mark.parametrize("path", ["/var/lib/heavylift/weights", "/mnt/nvme-other"])
 def test_a_directory_elsewhere_is_made_by_the_stager_and_never_by_the_server(path: str) -> None:
     (volume,) = placed_volumes({"host_path": path}, PodPlacement.of(H200))

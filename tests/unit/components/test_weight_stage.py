@@ -1,15 +1,19 @@
 """The pre-stage Job: one for each set of weights and volume, where the server will land, with a token of its own."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pulumi
 import pytest
 
 from components.arguments import Placement, WeightSource
+from components.cluster.quantity import amount
 from components.in_pod.packaging import stager_archive, stager_texts
+from components.pods.jobs.stager_job import NO_CREDENTIALS_STATUS
 from components.weight_stage import WeightStage, WeightStageArgs
 from config.stack import arguments
-from tests.recording_engine import Recording, record
+from tests.recording_engine import Recording, Registration, record
 from tests.unit.components.samples import ANYWHERE, GEMMA, H200, KIMI, ON_H200, TWO_H200S, UNNAMED
 
 
@@ -46,6 +50,11 @@ def pod(recording: Recording) -> dict[str, Any]:
 def container(recording: Recording) -> dict[str, Any]:
     (only,) = pod(recording)["containers"]
     return dict(only)
+
+
+def failure_rules(recording: Recording) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = recording.only(":Job").inputs["spec"]["podFailurePolicy"]["rules"]
+    return rules
 
 
 def test_the_job_is_named_by_what_it_stages_and_where() -> None:
@@ -194,7 +203,17 @@ def test_credentials_of_a_mirror_come_from_a_secret_or_a_service_account_and_rea
     assert container(recording)["envFrom"] == [{"secretRef": {"name": "mirror"}}]
     assert "envFrom" not in installer
     assert pod(recording)["serviceAccountName"] == "mirror-reader"
-    assert "automountServiceAccountToken" not in pod(recording)
+    assert pod(recording)["automountServiceAccountToken"] is False, "clouds give credentials by other ways"
+
+
+def test_a_pod_without_the_credentials_of_its_service_account_is_no_attempt() -> None:
+    from_mirror = staged(service_account="mirror-reader", sources=["s3://mirror/models", "hub"])
+    late = {"containerName": "stage", "operator": "In", "values": [NO_CREDENTIALS_STATUS]}
+    assert {"action": "Ignore", "onExitCodes": late} in failure_rules(from_mirror)
+    assert "--require-credentials" in container(from_mirror)["command"]
+    for other in (staged(sources=["s3://mirror/models"]), staged(service_account="mirror-reader")):
+        assert "--require-credentials" not in container(other)["command"]
+        assert len(failure_rules(other)) == 2
 
 
 def test_without_a_token_there_is_no_secret() -> None:
@@ -205,14 +224,96 @@ def test_no_pod_of_the_stage_can_talk_to_the_cluster() -> None:
     assert pod(staged())["automountServiceAccountToken"] is False
 
 
-def test_nodes_without_names_are_staged_by_their_number_each_once() -> None:
-    job = staged(volume={"host_path": "/mnt/nvme"}, placement=UNNAMED).only(":Job")
-    spec = job.inputs["spec"]
-    assert job.name == "stage-669cddc777e743fa"
-    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
-    (apart,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert apart["topologyKey"] == "kubernetes.io/hostname"
-    assert apart["labelSelector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+GROUP: Placement = {**UNNAMED, "taints": [{"key": "nvidia.com/gpu"}], "candidates": ["ip-10-0-1-5"]}
+ON_NVME: WeightSource = {"host_path": "/mnt/nvme"}
+
+
+def daemon_set(**more: Any) -> Registration:
+    return staged(volume=ON_NVME, placement=GROUP, **more).only(":DaemonSet")
+
+
+def test_a_group_of_nodes_is_staged_by_one_daemon_set_of_its_weights() -> None:
+    made = daemon_set()
+    spec = made.inputs["spec"]
+    assert made.name == "stage-669cddc777e743fa"
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    other = daemon_set(model={"repository": "moonshotai/Kimi-K2.5", "revision": "1" * 40})
+    assert other.name != made.name
+    assert other.inputs["spec"]["selector"] != spec["selector"], "neither takes the other's pods"
+
+
+def test_a_daemon_set_runs_on_every_node_of_the_group_by_labels_and_never_by_names() -> None:
+    template = daemon_set().inputs["spec"]["template"]["spec"]
+    assert template["nodeSelector"] == {"pool": "gpu"}
+    assert template["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    assert "affinity" not in template, "a node that replaces another has another name"
+
+
+@pytest.mark.parametrize(
+    ("placement", "kind"),
+    [
+        ({"nodes": 1, "node_selector": {"pool": "gpu"}}, ":DaemonSet"),
+        ({"nodes": 2}, ":DaemonSet"),
+        ({"nodes": 1}, ":Job"),
+        ({"nodes": 1, "hostnames": ["h200-0"], "node_selector": {"pool": "gpu"}}, ":Job"),
+    ],
+)
+def test_what_stages_follows_from_how_the_nodes_are_described(placement: Placement, kind: str) -> None:
+    assert staged(volume=ON_NVME, placement=placement).only(kind)
+
+
+def test_a_claim_that_a_group_shares_is_staged_once_by_a_job() -> None:
+    assert staged(volume={"claim": "weights"}, placement=GROUP).only(":Job")
+
+
+def test_the_pods_of_a_daemon_set_stage_as_those_of_a_job_and_then_stay() -> None:
+    named: Placement = {"nodes": 2, "hostnames": ["h200-0", "h200-1"]}
+    more: dict[str, Any] = {
+        "hub_token": "hf_token",
+        "secret": "mirror",
+        "service_account": "mirror-reader",
+        "sources": ["s3://mirror/models"],
+    }
+    job = staged(volume=ON_NVME, placement=named, **more).of_type(":Job")[0].inputs["spec"]["template"]["spec"]
+    resident = daemon_set(**more).inputs["spec"]["template"]["spec"]
+    requirements, stage = resident["initContainers"]
+    (wait,) = resident["containers"]
+    for ours, theirs in ((requirements, job["initContainers"][0]), (stage, job["containers"][0])):
+        assert {**ours, "resources": None} == {**theirs, "resources": None}
+    same = ("volumes", "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks")
+    assert [resident[key] for key in same] == [job[key] for key in same]
+    assert resident["restartPolicy"] == "Always"
+    assert "weights" not in [mount["name"] for mount in wait["volumeMounts"]]
+    assert "hf_token" not in str(wait)
+    assert "envFrom" not in wait
+
+
+def test_a_pod_that_stays_keeps_little_from_the_server() -> None:
+    """The scheduler counts the largest request of any container, as long as the pod exists."""
+    template = daemon_set().inputs["spec"]["template"]["spec"]
+    requests = [each["resources"]["requests"] for each in (*template["initContainers"], *template["containers"])]
+    assert max(amount("cpu", each["cpu"]) or 0 for each in requests) <= (amount("cpu", "100m") or 0)
+    assert max(amount("memory", each["memory"]) or 0 for each in requests) <= 2**27
+
+
+def test_the_container_that_stays_ends_at_once_when_it_is_told_to() -> None:
+    (wait,) = daemon_set().inputs["spec"]["template"]["spec"]["containers"]
+    assert wait["command"][0] == "python3"
+    signalled = "import os, signal, threading; threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+    ended = subprocess.run([sys.executable, "-c", signalled + wait["command"][2]], timeout=20, check=False)
+    assert ended.returncode == 0
+
+
+def test_all_nodes_stage_at_the_same_time_after_a_change_of_the_stager() -> None:
+    assert daemon_set().inputs["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "100%"
+
+
+def test_pulumi_itself_waits_for_as_many_nodes_as_are_counted_where_nothing_else_can() -> None:
+    waits = "pulumi.com/waitFor"
+    assert daemon_set().inputs["metadata"]["annotations"][waits] == "jsonpath={.metadata.uid}"
+    unwatched = daemon_set(watched=False)
+    assert unwatched.inputs["metadata"]["annotations"][waits] == "jsonpath={.status.numberReady}=2"
+    assert unwatched.options["customTimeouts"]["create"] == "1549s"
 
 
 def test_another_stage_of_the_same_stack_owns_other_weights_under_other_names() -> None:
