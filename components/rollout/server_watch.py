@@ -33,7 +33,7 @@ _MAX_NAMED = 4
 _ADVICE = {
     "fabric": "mend the node, or take it out of heavylift:nodes.names, and run `pulumi up` again.",
     "verify": (
-        "stage the weights again: `kubectl delete job -n {namespace} -l app.kubernetes.io/instance={instance},"
+        "stage the weights again: `kubectl delete jobs,pods -n {namespace} -l app.kubernetes.io/instance={instance},"
         "app.kubernetes.io/component=stage`, then `pulumi up --refresh`."
     ),
     "engine": (

@@ -261,8 +261,10 @@ def test_up_ends_with_the_verifiers_words_where_weights_were_altered_and_goes_on
     assert "Traceback" not in refused.output
 
     # The step that the message names.
-    assert f"`kubectl delete job -n {served.namespace} -l {STAGE_JOB}`, then `pulumi up --refresh`" in refused.output
-    kubectl("delete", "job", "-n", served.namespace, "-l", STAGE_JOB)
+    assert (
+        f"`kubectl delete jobs,pods -n {served.namespace} -l {STAGE_JOB}`, then `pulumi up --refresh`" in refused.output
+    )
+    kubectl("delete", "jobs,pods", "-n", served.namespace, "-l", STAGE_JOB)
     mended = served.project.up("--refresh")
     assert mended.status == 0, mended
     assert served.ask()

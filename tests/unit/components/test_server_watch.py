@@ -210,7 +210,7 @@ def test_altered_weights_end_the_wait_with_the_verifiers_words_and_what_to_do() 
     assert reason.splitlines()[0] == "the server cannot start:"
     assert "the check of the weights failed on real-0 (pod server-0): exit status 1" in reason
     assert "README.md: SHA-256 is" in reason
-    assert "kubectl delete job -n serving -l app.kubernetes.io/instance=h200," in reason
+    assert "kubectl delete jobs,pods -n serving -l app.kubernetes.io/instance=h200," in reason
 
 
 def test_one_failure_of_a_check_is_borne() -> None:

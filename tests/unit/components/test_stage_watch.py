@@ -248,3 +248,24 @@ def test_a_job_that_an_interrupted_update_left_is_named_with_what_removes_it(war
     [words] = warnings
     assert words.startswith("stage-left: a Job of this stack that ran beside the others")
     assert words.endswith("`kubectl delete job -n serving stage-left`")
+
+
+def without_credentials(attempt: int) -> dict[str, Any]:
+    """The pod of one attempt, which the cloud gave no credentials."""
+    made = pod(ended(77, "stager: S3: no AWS credentials in this pod"))
+    made["metadata"] |= {"uid": f"uid-{attempt}", "name": f"stage-0-{attempt}"}
+    return made
+
+
+def test_new_pods_that_get_no_credentials_either_end_the_wait_with_what_to_look_at() -> None:
+    """The Job itself would go on until its deadline, because such a pod is no attempt."""
+
+    class Attempts(Cluster):
+        def __call__(self, path: str, query: Mapping[str, str]) -> Answer:
+            self.pods = [without_credentials(len(self.asked))]
+            return super().__call__(path, query)
+
+    assert waited(Cluster([[job()], [job()], [DONE]], [without_credentials(0)]))[0][-1] == "1 of 1 volumes staged"
+    reason = given_up(Attempts([[job()]]))
+    assert "stager: S3: no AWS credentials in this pod" in reason
+    assert "associate a role with the stager's service account" in reason

@@ -7,7 +7,7 @@ from components.pods.jobs.stager_job import StagerJob
 from components.pods.security import JobSecurity
 from components.weight_prune import WeightPrune, WeightPruneArgs
 from tests.recording_engine import Recording, record
-from tests.unit.components.samples import H200, KIMI, ON_H200, PODS_ON_H200, TWO_H200S
+from tests.unit.components.samples import H200, KIMI, ON_H200, PODS_ON_H200, TWO_H200S, UNNAMED
 
 
 def pruned(volume: WeightSource = ON_H200, placement: Placement = H200) -> Recording:
@@ -73,3 +73,15 @@ def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:
         {"name": "tmp", "emptyDir": {}},
         {"name": "weights", "persistentVolumeClaim": {"claimName": "h200-weights-h200-0"}},
     ]
+
+
+def test_a_group_of_nodes_is_pruned_on_as_many_nodes_as_it_counts_whatever_their_names() -> None:
+    job = pruned(volume={"host_path": "/mnt/nvme"}, placement={**UNNAMED, "candidates": ["h200-0"]}).only(":Job")
+    spec = job.inputs["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 2, 2)
+    template = spec["template"]
+    assert template["spec"]["nodeSelector"] == {"pool": "gpu"}
+    assert "nodeAffinity" not in template["spec"]["affinity"]
+    (apart,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
