@@ -1,4 +1,4 @@
-"""Checks, before an engine starts, that NCCL would really use InfiniBand or RoCE; exit status 0 means: it can.
+"""Checks, before an engine starts, that NCCL would really use InfiniBand, RoCE or EFA; exit status 0 means: it can.
 
 This one file, standard library only, runs alone in an init container of the engine's own image (`python
 fabric_check.py`), so that device, user and limits are the engine's. It takes a moment, and prints every problem with
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ACTIVE = "4: ACTIVE"
-TITLES = {"infiniband": "InfiniBand", "roce": "RoCE"}
+TITLES = {"infiniband": "InfiniBand", "roce": "RoCE", "efa": "EFA"}
 LINK_LAYERS = {"infiniband": "InfiniBand", "roce": "Ethernet"}
+DRIVERS = {"infiniband": "mlx5_ib", "roce": "mlx5_ib", "efa": "efa"}
 ROCE_V2 = "RoCE v2"
 NO_ADDRESS = "0000:0000:0000:0000:0000:0000:0000:0000"
 IPC_LOCK = 14
@@ -25,6 +27,16 @@ IPC_LOCK = 14
 LOCKED_MEMORY_BYTES = 2**34
 """Less than this counts as too small: NCCL pins buffers for each GPU and peer, and who sets a limit on purpose sets
 none. The usual default is 64 KiB or 8 MiB."""
+LIBRARY_DIRECTORIES = (
+    "/usr/local/lib",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/opt/amazon/ofi-nccl/lib",
+    "/opt/amazon/ofi-nccl/lib64",
+    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
+)
+"""Where the loader looks, and where the EFA installer puts NCCL's plugin."""
 LIMIT_HELP = (
     "set LimitMEMLOCK=infinity in the node's containerd.service and restart it; a pod cannot, and the capability "
     "IPC_LOCK counts only for a process that runs as root"
@@ -37,16 +49,20 @@ def problems(
     kind: str = "infiniband",
     devices: Sequence[str] = (),
     resource: str = "",
+    count: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Every reason why NCCL would not use the fabric, one line each; empty: it would.
 
-    `kind`: `infiniband` or `roce`. `devices` are those to use; none: all that the container was given.
+    `kind`: `infiniband`, `roce` or `efa`. `devices` are those to use; none: all that the container was given. `count`:
+    how many it must have been given; None: any number.
     """
     settings = os.environ if environment is None else environment
     return [
         *_setting_problems(root, settings),
         *_device_problems(root, kind, devices, resource),
+        *_count_problems(root, kind, count, resource),
+        *(_efa_problems(root, settings) if kind == "efa" else ()),
         *_memory_problems(root),
     ]
 
@@ -66,8 +82,8 @@ def _device_problems(root: Path, kind: str, wanted: Sequence[str], resource: str
     present = _names(root / "sys/class/infiniband")
     if not present:
         yield (
-            f"the node has no {TITLES[kind]} device (/sys/class/infiniband is empty): load its driver (mlx5_ib), or "
-            "serve on nodes that have one"
+            f"the node has no {TITLES[kind]} device (/sys/class/infiniband is empty): load its driver "
+            f"({DRIVERS[kind]}), or serve on nodes that have one"
         )
         return
     yield from (
@@ -105,6 +121,8 @@ def _fault(root: Path, kind: str, device: str, file: Path | None) -> str | None:
         os.close(os.open(file, os.O_RDWR))
     except OSError as refusal:
         return f"/dev/infiniband/{file.name} cannot be opened ({refusal.strerror}): let the RDMA plugin hand it out"
+    if kind == "efa":
+        return None  # its ports have no state of a link
     directory = root / "sys/class/infiniband" / device / "ports"
     ports = [directory / name for name in _names(directory)]
     linked = [port for port in ports if _text(port / "link_layer") == LINK_LAYERS[kind]]
@@ -140,6 +158,35 @@ def _address_fault(root: Path, ports: Sequence[Path]) -> str | None:
         f"no {ROCE_V2} address on an interface of this pod ({', '.join(interfaces) or 'none'}): attach the pod to the "
         "device's network with heavylift:nodes.fabric.attachments, or use fabric.network: host"
     )
+
+
+def _count_problems(root: Path, kind: str, count: int | None, resource: str) -> Iterator[str]:
+    given = len(_device_files(root))
+    if count is not None and given and given != count:
+        yield (
+            f"the container was given {given} {TITLES[kind]} devices, and asked for {count} of {resource}: check the "
+            "version of the device plugin"
+        )
+
+
+def _efa_problems(root: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """What NCCL needs for EFA beside the devices: the plugin that its loader finds, and huge pages."""
+    directories = [*environment.get("LD_LIBRARY_PATH", "").split(":"), *_configured(root), *LIBRARY_DIRECTORIES]
+    folders = [root / directory.lstrip("/") for directory in directories if directory]
+    if not any(file for folder in folders for file in folder.glob("libnccl-net*.so*")):
+        yield (
+            "the image has no libnccl-net.so (aws-ofi-nccl) where the loader looks, so that NCCL would use TCP: set "
+            "heavylift:engine.image to an image with EFA"
+        )
+    if not re.search(r"^HugePages_Total:\s+[1-9]", _text(root / "proc/meminfo"), re.MULTILINE):
+        yield "the node has no huge pages: use an image of EKS with the EFA driver, which reserves them"
+
+
+def _configured(root: Path) -> list[str]:
+    """The directories that the loader is configured to look in."""
+    folder = root / "etc/ld.so.conf.d"
+    files = [folder / name for name in _names(folder) if name.endswith(".conf")]
+    return [line.strip() for file in files for line in _text(file).splitlines() if line.startswith("/")]
 
 
 def _memory_problems(root: Path) -> Iterator[str]:
@@ -185,6 +232,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--device", action="append", default=[], dest="devices", help="device to use; unset: all given")
     parser.add_argument("--resource", default="", help="the device plugin's resource, for the messages")
     parser.add_argument("--kind", choices=tuple(TITLES), default="infiniband", help="the fabric")
+    parser.add_argument("--count", type=int, help="devices that the container must have; unset: any number")
     parser.add_argument("--library", default="NCCL", help="the collective library, for the messages")
     return parser
 
@@ -192,7 +240,13 @@ def command_line() -> argparse.ArgumentParser:
 def main() -> int:
     """Exit status 0, or 1 with every problem on standard error."""
     arguments = command_line().parse_args()
-    found = problems(arguments.root, kind=arguments.kind, devices=arguments.devices, resource=arguments.resource)
+    found = problems(
+        arguments.root,
+        kind=arguments.kind,
+        devices=arguments.devices,
+        resource=arguments.resource,
+        count=arguments.count,
+    )
     title = TITLES[arguments.kind]
     if not found:
         print(f"{title} is there: {arguments.library} will use it")

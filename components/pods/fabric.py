@@ -15,6 +15,8 @@ CHECK = Path(__file__).parent.parent / "in_pod" / "fabric_check.py"
 
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
+_EFA_HUGE_PAGES = "5120Mi"
+
 _POD_INTERFACE = "eth0"
 """The pod network's interface, as the container runtime names it in every pod."""
 
@@ -41,8 +43,15 @@ def environment(fabric: Fabric | None) -> dict[str, str]:
 
 
 def resources(fabric: Fabric | None) -> dict[str, str]:
-    """Returns the fabric's part of a container's resource limits."""
-    return {fabric.resource: str(fabric.count)} if fabric else {}
+    """Returns the fabric's part of a container's resource limits.
+
+    libfabric keeps its buffers for EFA in huge pages, of which the node's image reserves some
+    (github.com/awslabs/awsome-distributed-ai, nccl-tests.yaml).
+    """
+    if fabric is None:
+        return {}
+    huge_pages = {"hugepages-2Mi": _EFA_HUGE_PAGES} if fabric.kind is FabricKind.EFA else {}
+    return {fabric.resource: str(fabric.count)} | huge_pages
 
 
 def capabilities(fabric: Fabric | None) -> dict[str, Any]:
@@ -69,12 +78,13 @@ def annotations(fabric: Fabric | None) -> dict[str, str]:
 
 def check_command(fabric: Fabric | None, mount: str, library: str | None = None) -> list[str] | None:
     """Returns the command that checks the fabric from within a pod. None: nothing to check."""
-    if fabric is None or fabric.kind is FabricKind.EFA:
+    if fabric is None:
         return None
     named = [f"--device={device}" for device in fabric.devices]
     kind = [f"--kind={fabric.kind}"] if fabric.kind is not FabricKind.INFINIBAND else []
     other = [f"--library={library}"] if library not in (None, CollectiveLibrary.NCCL) else []
-    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *kind, *named, *other]
+    count = [f"--count={fabric.count}"] if fabric.kind is FabricKind.EFA else []
+    return ["python3", f"{mount}/{CHECK.name}", "--resource", fabric.resource, *kind, *count, *named, *other]
 
 
 def exclusive_topology(fabric: Fabric | None) -> Mapping[str, str]:

@@ -39,6 +39,16 @@ class EngineImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EfaImage:
+    """An image with the libraries that NCCL needs for EFA."""
+
+    image: str
+    contents: str
+    """The release of the engine in it, as far as known."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
     """One engine."""
 
@@ -46,6 +56,8 @@ class EngineFacts:
     image: Mapping[VendorName, str]
     """The image of the default version for each vendor's GPUs."""
     images: tuple[EngineImage, ...]
+    efa_images: tuple[EfaImage, ...] = ()
+    """Images with EFA; `image` has none of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +98,7 @@ def engine_facts(engine: EngineName) -> EngineFacts:
         default_version=entry["default_version"],
         image={VendorName(vendor): image for vendor, image in entry["image"].items()},
         images=tuple(_image(image) for image in entry["images"]),
+        efa_images=tuple(EfaImage(**image) for image in entry.get("efa_images", ())),
     )
 
 

@@ -11,7 +11,7 @@ from engines.request import FitRequest
 
 
 def check_image(request: FitRequest) -> Iterator[Finding]:
-    """Rejects an image for another vendor's GPUs, and warns of one whose tag names another release than the stack."""
+    """Rejects an image for another vendor's GPUs or without EFA, and warns of one of another release than the stack."""
     image = request.deployment.image if request.deployment else None
     if not image or not request.gpu:
         return
@@ -23,6 +23,15 @@ def check_image(request: FitRequest) -> Iterator[Finding]:
             "image_of_another_vendor",
             f"engine.image {image} does not run on nodes.gpu {request.gpu}: it is built for another vendor's GPUs.",
             f"Expected an image like {facts.image[needed]}.",
+        )
+    if request.fabric == "efa" and request.nodes > 1 and vendor is not None:
+        known = ", ".join(f"{each.image} ({each.contents})" for each in facts.efa_images)
+        yield rejected(
+            "image_without_efa",
+            f"engine.image {image} has no EFA libraries (libfabric, aws-ofi-nccl): NCCL would use TCP between the "
+            f"nodes, "
+            "which is 10 to 100 times slower, without an error.",
+            f"Set engine.image to one that has them: {known}, or one of your own.",
         )
     version = (request.engine_version or facts.default_version).removeprefix("v")
     if release and not release.startswith(version):

@@ -41,8 +41,10 @@ def test_efa_goes_through_libfabric_and_knows_nothing_of_infiniband() -> None:
     environment = fabric.environment(EFA)
     assert environment["FI_PROVIDER"] == "efa"
     assert not [name for name in environment if name.startswith("NCCL_IB") or name == "NCCL_NET"]
-    assert fabric.resources(EFA) == {"vpc.amazonaws.com/efa": "16"}
-    assert fabric.check_command(EFA, "/heavylift") is None
+    assert fabric.resources(EFA) == {"vpc.amazonaws.com/efa": "16", "hugepages-2Mi": "5120Mi"}
+    command = fabric.check_command(EFA, "/heavylift")
+    assert command is not None
+    assert {"--kind=efa", "--count=16", "vpc.amazonaws.com/efa"} <= set(command)
 
 
 def test_memory_may_be_locked_where_there_is_a_fabric_and_nowhere_else() -> None:
