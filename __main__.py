@@ -1,42 +1,40 @@
-"""From a stack file to a served model: `ServedModel` plans, checks the cluster, makes room, stages, serves, prunes."""
+"""From a stack file to a served model: `ServedModel` plans, checks the cluster, makes room, stages, serves, prunes.
+
+In AWS, the stack's cluster and GPU nodes are made first.
+"""
 
 import components.startup  # noqa: F401
 
 # isort: split
-import json
-
 import pulumi
 
-from components.cluster.provider import cluster_provider
-from components.served_model import ServedModel
+from components.served_model import ServedModel, ServedModelArgs
+from components.site import site_of
 from config.stack.from_pulumi import running_stack
 from promotion.admission import admit_release
 
 stack = running_stack()
 admit_release(stack)
-kubeconfig, context = json.dumps(stack.kubeconfig), stack.config.cluster.context
-
-cluster = cluster_provider(kubeconfig, context)
-served = ServedModel(
-    "model",
-    {
-        "nodes": stack.sections.get("nodes", {}),
-        "model": stack.sections["model"],
-        "weights": stack.sections["weights"],
-        "stage": stack.sections["stage"],
-        "engine": stack.sections["engine"],
-        "security": stack.sections.get("security", {}),
-        "pod": stack.sections.get("pod", {}),
-        "namespace": stack.config.cluster.namespace,
-        "create_namespace": True,
-        "kubeconfig": kubeconfig,
-        "context": context,
-        "hub_token": stack.hub_token,
-        "service_name": stack.instance,
-        "part_prefix": "",  # the names that weights, stage and server of a stack have always had
-    },
-    pulumi.ResourceOptions(provider=cluster),
-)
+site = site_of(stack)
+arguments: ServedModelArgs = {
+    "nodes": stack.sections.get("nodes", {}),
+    "model": stack.sections["model"],
+    "weights": stack.sections["weights"],
+    "stage": stack.sections["stage"],
+    "engine": stack.sections["engine"],
+    "security": stack.sections.get("security", {}),
+    "pod": stack.sections.get("pod", {}),
+    "namespace": stack.config.cluster.namespace,
+    "create_namespace": True,
+    "kubeconfig": site.kubeconfig,
+    "context": site.context,
+    "hub_token": stack.hub_token,
+    "service_name": stack.instance,
+    "part_prefix": "",  # the names that weights, stage and server of a stack have always had
+}
+if site.placement is not None and "aws" in stack.sections:
+    arguments |= {"aws": stack.sections["aws"], "placement": site.placement}
+served = ServedModel("model", arguments, pulumi.ResourceOptions(provider=site.provider, depends_on=site.made))
 
 pulumi.export("endpoint", served.endpoint)
 pulumi.export("answered", served.answered)
@@ -44,3 +42,5 @@ pulumi.export("model", served.model)
 pulumi.export("revision", served.revision)
 pulumi.export("release", served.release)
 pulumi.export("plan", served.plan)
+if site.mirror is not None:
+    pulumi.export("mirror", site.mirror)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, assert_never
 
 import pulumi
-from pulumi_kubernetes.core.v1 import Namespace
+from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
 
 from components.arguments import Placement, whole_numbers
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
@@ -123,7 +123,7 @@ class ServedModel(pulumi.ComponentResource):
         super().__init__("heavylift:index:ServedModel", name, {}, opts)
         self._namespace, self._candidates = cluster.namespace, cluster.preflight.candidates
 
-        namespace = self._made_namespace(cluster.preflight)
+        self._made_first = namespace = self._made_namespace(cluster.preflight)
         self._placement = self._placed()
         volume = self._volume(cluster.preflight, namespace)
         stage = self._stage(volume, [*namespace, volume])
@@ -238,7 +238,7 @@ class ServedModel(pulumi.ComponentResource):
                 "native_xet": stage.native_xet,
                 "environment": stage.environment,
                 "secret": stage.secret,
-                "service_account": stage.service_account,
+                "service_account": self._account(),
                 "security": self._args.get("security", {}),
                 "pod": self._args.get("pod", {}).get("stage", {}),
                 "hub_token": self._args.get("hub_token"),
@@ -250,6 +250,17 @@ class ServedModel(pulumi.ComponentResource):
             },
             self._within(after),
         )
+
+    def _account(self) -> pulumi.Input[str] | None:
+        """Returns the stager's service account; makes the one that may read a mirror in S3. Servers have none."""
+        stack = self._planned.stack
+        if stack.aws is None or stack.aws.mirror is None:
+            return stack.stage_account
+        return ServiceAccount(
+            self._part("stager"),
+            metadata={"name": stack.stage_account, "namespace": self._namespace},
+            opts=self._within(self._made_first),
+        ).metadata["name"]
 
     def _server(self, volume: WeightVolume, stage: WeightStage) -> InferenceServer:
         stack = self._planned.stack

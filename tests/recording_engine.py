@@ -68,6 +68,17 @@ class Recording:
         return [outputs for urn, outputs in self.outputs.items() if urn.split("::")[2].endswith(f":{kind}")]
 
 
+def _of_aws(kind: str, name: str) -> dict[str, Any]:
+    """Returns what AWS adds to a resource, as far as programs read it."""
+    added: dict[str, Any] = {"name": name, "bucket": name, "arn": f"arn:aws:service:::{name}", "latestVersion": 1}
+    if kind == "aws:eks/cluster:Cluster":
+        added |= {"endpoint": "https://eks.example", "certificateAuthority": {"data": "Q0E="}}
+        added["vpcConfig"] = {"clusterSecurityGroupId": "sg-cluster"}
+    if kind == "aws:eks/nodeGroup:NodeGroup":
+        added |= {"nodeGroupName": name, "resources": [{"autoscalingGroups": [{"name": f"eks-{name}"}]}]}
+    return added
+
+
 class _Answers(mocks.Mocks):
     """Returns an object's inputs as its state, with a generated name if it has none."""
 
@@ -76,6 +87,8 @@ class _Answers(mocks.Mocks):
         if args.typ.startswith("kubernetes:"):
             metadata = state.setdefault("metadata", {})
             metadata.setdefault("name", AUTONAME.format(name=args.name))
+        if args.typ.startswith("aws:"):
+            state |= _of_aws(args.typ, args.name)
         return f"{args.name}-id", state
 
     def __init__(self, recording: Recording) -> None:

@@ -9,7 +9,7 @@ from components.cluster.settling import STATE_TAINTS
 from components.cluster.whole_gpus import gpu_kind_faults
 from components.pods.placement import HOSTNAME_LABEL
 from config.catalogue import Gpu, described_gpu
-from config.stack.sections import Engine, Nodes, StackConfig, Taint, TaintEffect, WeightsKind
+from config.stack.sections import Engine, NodeKind, Nodes, StackConfig, Taint, TaintEffect, WeightsKind
 
 _STATES = {
     "node.kubernetes.io/disk-pressure": "is short of disk: make room on its root or image file system",
@@ -30,7 +30,9 @@ _STAGE_SCRATCH_BYTES = 2**30
 
 
 def node_faults(stack: StackConfig, nodes: Sequence[NodeFacts]) -> list[str]:
-    """Returns why the stack's nodes cannot stage and serve, one line for each reason."""
+    """Returns why the stack's nodes cannot stage and serve, one line for each reason. Those of EKS are yet to come."""
+    if stack.nodes.kind is NodeKind.EKS:
+        return []
     if not stack.nodes.names:
         return _unnamed_faults(stack, nodes)
     by_name = {node.name: node for node in nodes}
@@ -63,7 +65,7 @@ def stage_candidates(stack: StackConfig, nodes: Sequence[NodeFacts]) -> Sequence
     If a storage class of local disks binds the claim to the first pod's node, the weights stay on that node. So if a
     pod without GPUs could land on a node that cannot serve, the Jobs get only those that can.
     """
-    if stack.nodes.names:
+    if stack.nodes.names or stack.nodes.kind is NodeKind.EKS:
         return ()
     strays = [node for node in nodes if _is_open(stack, node) and any(_node_faults(stack, node))]
     fit = [node.labels.get(HOSTNAME_LABEL, node.name) for node in nodes if not any(_node_faults(stack, node))]
@@ -73,7 +75,7 @@ def stage_candidates(stack: StackConfig, nodes: Sequence[NodeFacts]) -> Sequence
 def stray_server(stack: StackConfig, nodes: Sequence[NodeFacts]) -> str | None:
     """Returns a warning if the server may start on GPUs of another kind. None: no such node, or the nodes are named."""
     kind, expected = stack.nodes, stack.nodes.gpu
-    if kind.names or expected is None:
+    if kind.names or expected is None or kind.kind is NodeKind.EKS:
         return None
     gpu = described_gpu(expected)
     others = sorted(

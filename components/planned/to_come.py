@@ -80,7 +80,7 @@ def _stage_workload(planned: PlannedModel) -> tuple[str, str, dict[str, Any]]:
         owner=f"{stack.cluster.namespace}/{stack_name()}",
         has_lock=planned.lock is not None,
         secret=stack.stage.secret,
-        service_account=stack.stage.service_account,
+        service_account=stack.stage_account,
         sources=stack.stage.sources,
         native_xet=stack.stage.native_xet,
         environment=stack.stage.environment,

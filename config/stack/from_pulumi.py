@@ -34,8 +34,10 @@ class RunningStack:
     sections: arguments.StackConfig
     """What its file says, with environment overrides applied: plain values that `config` found well."""
     config: StackConfig
+    lock: WeightsLock | None
+    """The weights lock file. None: the stack names none."""
     kubeconfig: Mapping[str, Any]
-    """The stack's own context of its kubeconfig file."""
+    """The stack's own context of its kubeconfig file. Empty: the stack is on AWS."""
     hub_token: pulumi.Output[str] | None
     """The model hub's token, a secret; None: the stack has none."""
 
@@ -52,14 +54,17 @@ def running_stack() -> RunningStack:
     token = _read(_hub_token, None, faults)
     if config is None:
         raise pulumi.RunError(_message(faults))
-    kubeconfig: dict[str, Any] = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
-    _read(lambda: _lock(config), None, faults)  # read again when it is planned
+    kubeconfig: dict[str, Any] = {}
+    if config.aws is None:
+        kubeconfig = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
+    lock = _read(lambda: _lock(config), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
         instance=instance,
         sections=cast(arguments.StackConfig, sections),
         config=config,
+        lock=lock,
         kubeconfig=kubeconfig,
         hub_token=token,
     )

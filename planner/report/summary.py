@@ -135,8 +135,8 @@ def _logistics(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _cost_part(part: CostPart) -> str:
-    price = "price not known" if part.usd_per_hour is None else f"{part.usd_per_hour:,.2f} $/h"
-    return f"{part.name} {price} ({part.source})"
+    price = f"not known ({part.source})" if part.usd_per_hour is None else f"{part.usd_per_hour:,.2f} $/h"
+    return f"{part.name} {price}"
 
 
 def _is_computed(request: FitRequest) -> bool:

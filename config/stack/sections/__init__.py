@@ -62,6 +62,10 @@ __all__ = [
 ]
 
 
+MIRROR_ACCOUNT = "heavylift-stager"
+"""Service account that may read the mirror in S3."""
+
+
 class StackConfig(Section):
     """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
 
@@ -106,6 +110,12 @@ class StackConfig(Section):
     def weights_path(self) -> str | None:
         """Directory on the nodes under which weights are staged; None for a claim."""
         return None if self.weights.kind is WeightsKind.CLAIM else self.weights.path or self.nodes.nvme_path
+
+    @property
+    def stage_account(self) -> str | None:
+        """Service account of the stager; None: the namespace's default. A mirror on AWS comes with one."""
+        in_aws = self.aws is not None and self.aws.mirror is not None
+        return MIRROR_ACCOUNT if in_aws else self.stage.service_account
 
     @property
     def fan_out(self) -> bool:

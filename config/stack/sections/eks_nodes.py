@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import ValidationInfo, field_validator
 
-from config.catalogue import CapacityKind, Instance, NotInCatalogueError, find_instance
+from config.catalogue import CapacityKind, Instance, NotInCatalogueError, described_gpu, find_instance
 from config.matching import Matching
 from config.stack.sections.fields import Section
 
@@ -18,8 +18,8 @@ NVME_PATH = f"{NVME_MOUNT}/heavylift"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 """Extended resource of the EFA device plugin."""
 
-GPU_TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
-"""Taint of the GPU nodes, which keeps other pods away."""
+TAINT_VALUE = "true"
+"""Value of the GPU nodes' taint, which keeps other pods away. Its key is the GPUs' resource, as is usual."""
 
 AMI_DRIVER = "580"
 """Branch of the GPU driver on the EKS image AL2023_x86_64_NVIDIA (github.com/awslabs/amazon-eks-ami, CHANGELOG)."""
@@ -58,6 +58,11 @@ def instance_of(values: Mapping[str, Any]) -> Instance | None:
         return None
 
 
+def gpu_taint(instance: Instance) -> dict[str, str]:
+    """The taint of the nodes."""
+    return {"key": described_gpu(instance.gpu).vendor.resource, "value": TAINT_VALUE, "effect": "NoSchedule"}
+
+
 def derived(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of `heavylift:nodes` that follow from the instance type. Empty: the type is not known.
 
@@ -71,7 +76,7 @@ def derived(values: Mapping[str, Any]) -> dict[str, Any]:
         "gpus_per_node": instance.gpus,
         "driver": AMI_DRIVER,
         "nvme_path": NVME_PATH,
-        "taints": [GPU_TAINT],
+        "taints": [gpu_taint(instance)],
     }
     count = values.get("count")
     if instance.efa_interfaces and isinstance(count, int) and count > 1:
