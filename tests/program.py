@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from components.aws.account import preflight as aws_preflight
+from components.aws.account.facts import AccountFacts
 from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
@@ -109,6 +111,7 @@ def run_program(
     monkeypatch.chdir(PROGRAM)
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
     monkeypatch.setattr(ClusterApi, "read", identified)
+    monkeypatch.setattr(aws_preflight, "checked_account", lambda *_: AccountFacts())
     await_nothing(monkeypatch)
     monkeypatch.setattr(admission, "EngineRecords", NoStacks)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")

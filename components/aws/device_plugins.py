@@ -10,7 +10,6 @@ from typing import Any, NotRequired, TypedDict
 import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 
-
 _NVIDIA_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
 _EFA_IMAGE = "602401143452.dkr.ecr.{region}.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.20"
 """Since 0.5.10 it leaves out a p6-b200's NVLink devices (github.com/aws/sagemaker-hyperpod-cli/pull/282)."""

@@ -11,7 +11,8 @@ import pulumi_aws as aws
 from components.arguments import Placement, read_section, whole_numbers
 from components.aws import launch_template
 from components.aws.roles import NODE_POLICIES, role
-from components.pods.names import object_name
+from components.aws.stack_tag import STACK_TAG
+from components.pods.names import object_name, stack_name
 from config.catalogue import CapacityKind, described_gpu, find_instance
 from config.stack import arguments
 from config.stack.sections import Capacity, FabricKind, TaintEffect
@@ -130,7 +131,9 @@ class EksGpuNodes(pulumi.ComponentResource):
                     "ebs": {"volume_size": launch_template.ROOT_GIB, "volume_type": "gp3", "encrypted": "true"},
                 }
             ],
-            tag_specifications=[{"resource_type": "instance", "tags": {"Name": object_name(self._name)}}],
+            tag_specifications=[
+                {"resource_type": "instance", "tags": {"Name": object_name(self._name), STACK_TAG: stack_name()}}
+            ],
             update_default_version=True,
             opts=pulumi.ResourceOptions(parent=self),
         )

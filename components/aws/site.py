@@ -8,11 +8,13 @@ import pulumi
 import pulumi_aws as aws
 from pulumi_kubernetes import Provider
 
+from components.aws.account import preflight
 from components.aws.device_plugins import DevicePlugins
 from components.aws.eks_cluster import EksCluster
 from components.aws.eks_gpu_nodes import EksGpuNodes
 from components.aws.eks_network import EksNetwork
 from components.aws.kubeconfig import TOKEN_COMMAND, kubeconfig
+from components.aws.stack_tag import STACK_TAG
 from components.aws.weight_mirror import WeightMirror
 from components.planned.verdict import accepted_plan
 from components.pods.names import stack_name
@@ -38,8 +40,11 @@ class _Cluster:
 
 
 def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
-    """Makes what the stack needs in AWS. Raises pulumi.RunError, before it makes anything, if the plan is rejected."""
-    plan = accepted_plan(request_of_stack(stack.config, stack.lock))
+    """Makes what the stack needs in AWS. Raises pulumi.RunError, before it makes anything, if plan or account are not
+    fit."""
+    request = request_of_stack(stack.config, stack.lock)
+    plan = accepted_plan(request)
+    account = preflight.checked_account(stack.config, place, request, plan)
     options = pulumi.ResourceOptions(provider=_provider(place.region))
     nodes = stack.config.nodes
     cluster = _made(place, nodes, options) if place.makes_cluster else _found(place, nodes, options)
@@ -55,6 +60,7 @@ def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
             "count": nodes.total,
             "capacity": stack.sections["nodes"].get("capacity", {}),
             "efa": efa,
+            "placement_group": account.reservation.placement_group if account.reservation else None,
         },
         options,
     )
@@ -77,7 +83,7 @@ def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
 
 
 def _provider(region: str) -> aws.Provider:
-    return aws.Provider("aws", region=region, default_tags={"tags": {"heavylift": stack_name()}})
+    return aws.Provider("aws", region=region, default_tags={"tags": {STACK_TAG: stack_name()}})
 
 
 def _made(place: sections.Aws, nodes: sections.Nodes, options: pulumi.ResourceOptions) -> _Cluster:
