@@ -29,6 +29,7 @@ arguments: ServedModelArgs = {
     "kubeconfig": site.kubeconfig,
     "context": site.context,
     "hub_token": stack.hub_token,
+    "api_key": stack.api_key,
     "service_name": stack.instance,
     "part_prefix": "",  # the names that weights, stage and server of a stack have always had
 }

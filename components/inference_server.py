@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
-from pulumi_kubernetes.core.v1 import ConfigMap, Service
+from pulumi_kubernetes.core.v1 import ConfigMap, Secret, Service
 
 from components.arguments import Placement, ServerEngine, ServerPods, StartLimits, WeightSource, whole_numbers
 from components.cluster.api import cluster_api
@@ -21,18 +21,24 @@ from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.ordered_weights import ordered_weights
 from components.pods.placement import PodPlacement
-from components.pods.server_pod import ServerPod
+from components.pods.server_pod import API_KEY, ServerPod
 from components.pods.serving import Serving
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import placed_volumes
 from components.rollout import server_watch
+from components.rollout.first_answer import ProbeRequest
 from components.rollout.server_watch import AWAITED_HERE, Server
 from config.stack import arguments
 from config.stack.sections import Verification
-from engines.process import Role, termination_grace_seconds
+from engines.process import EngineProcess, Role, termination_grace_seconds
 from planner.time_limits import PULUMI_GRACE_SECONDS
 
 _NOT_ASKED = "unknown: no kubeconfig was given to ask the server with"
+
+_OPEN = (
+    "the API key does not protect {paths}: whoever reaches the Service can use them; let clients reach the paths below "
+    "/v1 only, for example by a gateway"
+)
 
 _DELETION_SECONDS = 600
 """Pulumi's default for a deletion, here beside the time that the pods get to terminate."""
@@ -67,6 +73,9 @@ class InferenceServerArgs(TypedDict):
     Unset: `quick`."""
     service_name: NotRequired[str | None]
     """Name of the Service. Unset: `<stack>-<name>`."""
+    api_key: NotRequired[pulumi.Input[str] | None]
+    """API key that clients send as `Authorization: Bearer <key>`, as a secret. Unset: the API is open to everyone who
+    reaches the Service."""
     pod: NotRequired[arguments.PodSettings]
     """Additions to the server's pods. Unset: none."""
     kubeconfig: NotRequired[pulumi.Input[str] | None]
@@ -93,6 +102,7 @@ class InferenceServer(pulumi.ComponentResource):
         placement = PodPlacement.of(self._args["placement"])
         volume = placed_volumes(self._args["volume"], placement)[0]
         super().__init__("heavylift:index:InferenceServer", name, {}, opts)
+        key = self._key_secret()
         self._pod = ServerPod(
             labels=self._labels,
             weights=self._weights,
@@ -102,14 +112,17 @@ class InferenceServer(pulumi.ComponentResource):
             verifier_image=self._args["verifier_image"],
             verify=Verification(self._args.get("verify", Verification.QUICK)),
             programs=self._programs().metadata["name"],
+            api_key=key.metadata["name"] if key else None,
             additions=Additions.of_server(self._args.get("pod")),
         )
-        port = self._pod.process(Role.ALONE).port
+        process = self._pod.process(Role.ALONE)
+        if key and process.keyed.open_paths:
+            pulumi.warn(_OPEN.format(paths=", ".join(process.keyed.open_paths)), self)
         workload = self._workload()
-        self.answered = self._until_it_answers(workload, port)
+        self.answered = self._until_it_answers(workload, process)
         service = self._service(self.answered.apply(lambda _: workload))
         self.endpoint = pulumi.Output.concat(
-            "http://", service.metadata["name"], ".", self._args["namespace"], ".svc:", str(port), "/v1"
+            "http://", service.metadata["name"], ".", self._args["namespace"], ".svc:", str(process.port), "/v1"
         )
         self.register_outputs({"endpoint": self.endpoint, "answered": self.answered})
 
@@ -127,6 +140,20 @@ class InferenceServer(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
+    def _key_secret(self) -> Secret | None:
+        """Creates the Secret with the API key. It is immutable, so that another key gets another Secret, and the pods
+        start again with it."""
+        key = self._args.get("api_key")
+        if key is None:
+            return None
+        return Secret(
+            f"{self._name}-api-key",
+            metadata=self._metadata(),
+            immutable=True,
+            string_data={API_KEY: pulumi.Output.secret(key)},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
     def _workload(self) -> pulumi.CustomResource:
         if self._serving.pods == 1:
             return self._deployment()
@@ -135,7 +162,7 @@ class InferenceServer(pulumi.ComponentResource):
         metadata = self._workload_metadata() | {"annotations": annotations}
         return leader_worker_set(self._name, metadata, self._pod, self._options())
 
-    def _until_it_answers(self, workload: pulumi.CustomResource, port: int) -> pulumi.Output[str]:
+    def _until_it_answers(self, workload: pulumi.CustomResource, process: EngineProcess) -> pulumi.Output[str]:
         """Waits until the server is ready. Returns whether it answers. A preview does not wait."""
         args, serving = self._args, self._serving
         kubeconfig = args.get("kubeconfig")
@@ -143,14 +170,14 @@ class InferenceServer(pulumi.ComponentResource):
             return workload.id.apply(lambda _: _NOT_ASKED)
 
         async def answered(known: list[str]) -> str:
-            identity, namespace, version, config = known
+            identity, namespace, version, config, key = known
             server = Server(
                 api=cluster_api(config, args.get("context")),
                 namespace=namespace,
                 instance=stack_name(),
                 labels=self._labels,
                 version=version,
-                port=port,
+                request=_first_request(process, self._pod.served_name, key),
                 pods=serving.pods,
                 seconds=serving.await_seconds,
             )
@@ -160,7 +187,8 @@ class InferenceServer(pulumi.ComponentResource):
                 return "yes"
             return await server_watch.wait_until_ready(server, name, lambda words: pulumi.info(words, workload))
 
-        known = pulumi.Output.all(workload.id, args["namespace"], self._pod.version, kubeconfig)
+        key = args.get("api_key") or ""
+        known = pulumi.Output.all(workload.id, args["namespace"], self._pod.version, kubeconfig, key)
         return pulumi.Output.unsecret(known.apply(answered))
 
     def _deployment(self) -> Deployment:
@@ -199,3 +227,10 @@ class InferenceServer(pulumi.ComponentResource):
 
     def _workload_metadata(self) -> dict[str, Any]:
         return self._metadata() | {"labels": {**self._labels, **self._pod.additions.settings.labels}}
+
+
+def _first_request(process: EngineProcess, model: str, key: str) -> ProbeRequest:
+    if not key:
+        return ProbeRequest(process.port, model)
+    headers = {process.keyed.header: key} if process.keyed.header else {}
+    return ProbeRequest(process.port, model, process.keyed.path, headers)

@@ -59,6 +59,9 @@ class ServedModelArgs(TypedDict):
     """Context of that kubeconfig. Unset: its current one."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
+    api_key: NotRequired[pulumi.Input[str] | None]
+    """API key that clients send as `Authorization: Bearer <key>`, as a secret. Unset: the API is open to everyone who
+    reaches the Service."""
     service_name: NotRequired[str | None]
     """Name of the Service, and owner of the staged weights. Unset: `<stack>-<name>`."""
     part_prefix: NotRequired[str]
@@ -279,6 +282,7 @@ class ServedModel(pulumi.ComponentResource):
                 "verifier_image": stack.stage.image,
                 "verify": stack.weights.verify,
                 "service_name": self._service_name,
+                "api_key": self._args.get("api_key"),
                 "pod": self._args.get("pod", {}).get("server", {}),
                 "kubeconfig": self._args.get("kubeconfig"),
                 "context": self._args.get("context"),

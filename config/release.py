@@ -101,7 +101,8 @@ PLACE = (
     "promotion.soak",
     "promotion.allow_unproven",
 )
-"""Keys that a promotion leaves as they are. The secret `hub_token` is none of these: it is never read."""
+"""Keys that a promotion leaves as they are. The secrets `hub_token` and `api_key` are none of these: they are never
+read."""
 
 
 def differing_keys(one: StackConfig, other: StackConfig) -> list[str]:

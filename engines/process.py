@@ -70,6 +70,21 @@ READINESS = Probe(period_seconds=10, failure_threshold=3)
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedRequests:
+    """How an engine takes its API key, and how to request a completion through the API server's proxy, which removes
+    the header `Authorization` (k8s.io/apiserver, filters/authentication.go)."""
+
+    variable: str
+    """Environment variable with the key."""
+    path: str
+    """Path that completes a prompt, as `/v1/completions` does."""
+    header: str | None
+    """Header with the key. None: the path needs no key."""
+    open_paths: Sequence[str] = ()
+    """Paths that answer without the key and compute, or show what is served."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineProcess:
     """One engine's command line, environment and port."""
 
@@ -78,6 +93,7 @@ class EngineProcess:
     environment: Mapping[str, str]
     port: int
     """Port on which the engine answers HTTP."""
+    keyed: KeyedRequests
     health_path: str = "/health"
     """Path that answers 200 as soon as the engine can take requests. The startup probe uses it, too; the plan sets
     its time limit."""

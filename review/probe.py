@@ -63,7 +63,7 @@ def sections_of(path: Path) -> dict[str, Any] | None:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return key == "heavylift:hub_token" or (isinstance(value, dict) and "secure" in value)
+    return key in ("heavylift:hub_token", "heavylift:api_key") or (isinstance(value, dict) and "secure" in value)
 
 
 def _main() -> None:

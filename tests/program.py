@@ -88,6 +88,7 @@ def run_program(
     sections: Mapping[str, Any] | None = None,
     cluster: ClusterFacts | ClusterUnreachable | None = None,
     hub_token: str | None = None,
+    api_key: str | None = None,
     secret: bool = True,
     into: Recording | None = None,
 ) -> Recording:
@@ -96,7 +97,8 @@ def run_program(
     values = {
         f"{NAMESPACE}{key}": value if isinstance(value, str) else json.dumps(value) for key, value in sections.items()
     }
-    token = {f"{NAMESPACE}hub_token": hub_token} if hub_token else {}
+    given = {f"{NAMESPACE}hub_token": hub_token, f"{NAMESPACE}api_key": api_key}
+    secrets = {key: value for key, value in given.items() if value is not None}
 
     def described(*_: object, **__: object) -> ClusterFacts:
         if isinstance(cluster, ClusterUnreachable):
@@ -122,7 +124,7 @@ def run_program(
         lambda: runpy.run_path(str(PROGRAM / "__main__.py")),
         preview=preview,
         stack=stack,
-        config=values | token,
-        secret_keys=list(token) if secret else [],
+        config=values | secrets,
+        secret_keys=list(secrets) if secret else [],
         into=into,
     )

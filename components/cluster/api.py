@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import pulumi
@@ -76,12 +77,14 @@ class ClusterApi:
         response, content = self._call("POST", path, {"dryRun": "All"}, body=body)
         return response.status, content.decode(errors="replace")
 
-    def proxy(self, method: str, path: str, body: object = None, *, seconds: float) -> tuple[int, str]:
+    def proxy(
+        self, method: str, path: str, body: object = None, *, headers: Mapping[str, str], seconds: float
+    ) -> tuple[int, str]:
         """Proxies a request to a pod or Service. Returns the status and body of an answer within `seconds`.
 
         If the API server itself answers, the body is a Status object. Raises ClusterUnreachable if no answer arrives.
         """
-        response, content = self._call(method, path, body=body, seconds=seconds)
+        response, content = self._call(method, path, body=body, headers=headers, seconds=seconds)
         return response.status, content.decode(errors="replace")
 
     def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
@@ -102,6 +105,7 @@ class ClusterApi:
         query: Mapping[str, str] | None = None,
         *,
         body: object = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
         seconds: float = _ANSWER_SECONDS,
     ) -> tuple[Any, bytes]:
         """Returns the response, with any status, and its content. Raises ClusterUnreachable if none arrives."""
@@ -113,7 +117,7 @@ class ClusterApi:
                 method,
                 path,
                 query_params=list((query or {}).items()),
-                header_params={"Content-Type": "application/json"},
+                header_params={"Content-Type": "application/json", **headers},
                 body=body,
                 auth_settings=["BearerToken"],
             )

@@ -34,6 +34,9 @@ _WEIGHTS = {"name": "weights", "mount_path": WEIGHTS_MOUNT, "read_only": True}
 _PROGRAMS = {"name": "verifier", "mount_path": _PROGRAMS_MOUNT, "read_only": True}
 
 
+API_KEY = "api-key"
+"""Key of the Secret that holds the API key."""
+
 _SHARED_MEMORY = "shared-memory"
 
 _CLEAN_START = ("sh", "-c", 'rm -rf /dev/shm/* && exec "$@"', "sh")
@@ -58,6 +61,8 @@ class ServerPod:
     verify: Verification
     programs: pulumi.Input[str] | None
     """Name of the ConfigMap with the programs of the init containers. None: omitted, for the digest."""
+    api_key: pulumi.Input[str] | None = None
+    """Name of the Secret with the API key. None: the API is open."""
     additions: Additions = NONE_TO_SERVERS
 
     def template(self, role: Role) -> dict[str, Any]:
@@ -85,11 +90,16 @@ class ServerPod:
         """Returns the role of each server's first pod, and the role of its other pods."""
         return (Role.ALONE, Role.ALONE) if self.serving.nodes == 1 else (Role.LEADER, Role.WORKER)
 
+    @property
+    def served_name(self) -> str:
+        """Returns the name of the model in clients' requests."""
+        return self.serving.served_name or self.weights.model.repository
+
     def process(self, role: Role) -> EngineProcess:
         """Returns the engine's process for a role."""
         start = ProcessStart(
             directory=self.weights.directory,
-            served_name=self.serving.served_name or self.weights.model.repository,
+            served_name=self.served_name,
             host=self.serving.host,
             model_file=self.serving.model_file,
             arguments=self.serving.arguments,
@@ -181,7 +191,7 @@ class ServerPod:
             "image": self.serving.image,
             "command": [*(_CLEAN_START if _SHARED_MEMORY in directories else ()), *process.command],
             "args": list(process.arguments),
-            "env": self._environment(role),
+            "env": [*self._environment(role), *self._key_variable(role, process)],
             **({} if role is Role.WORKER else self._port_and_probes(process)),
             **({"lifecycle": {"pre_stop": {"exec_": {"command": list(process.pre_stop)}}}} if process.pre_stop else {}),
             "resources": self._resources(role),
@@ -214,6 +224,12 @@ class ServerPod:
             for name, path in sorted(process.pod_fields.items())
         ]
         return [*plain, *fields]
+
+    def _key_variable(self, role: Role, process: EngineProcess) -> list[dict[str, Any]]:
+        if self.api_key is None or role is Role.WORKER:
+            return []
+        key = {"secret_key_ref": {"name": self.api_key, "key": API_KEY}}
+        return [{"name": process.keyed.variable, "value_from": key}]
 
     def _empty_directories(self, process: EngineProcess) -> dict[str, tuple[str, dict[str, str]]]:
         """Returns the pod's `emptyDir` volumes: name to mount path and content."""

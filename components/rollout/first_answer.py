@@ -8,6 +8,8 @@ the API server cannot reach pods, the result is inconclusive and not treated as 
 
 import json
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
@@ -27,20 +29,35 @@ class ProbeInconclusive(Exception):
     """The probe request was not delivered, was refused, or timed out; the message is the reason."""
 
 
-def first_answer(api: ClusterApi, namespace: str, pod: str, port: int) -> float:
+@dataclass(frozen=True)
+class ProbeRequest:
+    """The request for one token."""
+
+    port: int
+    model: str
+    """Name of the model in clients' requests."""
+    path: str = "/v1/completions"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The API key, if the path needs one."""
+
+
+def first_answer(api: ClusterApi, namespace: str, pod: str, request: ProbeRequest) -> float:
     """Returns the seconds that the server in a pod takes for one token. Raises ProbeFailed or ProbeInconclusive."""
-    base = f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/v1"
-    model = _model(_request(api, "GET", f"{base}/models"))
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{request.port}/proxy{request.path}"
+    asked = {"model": request.model, "prompt": "1 + 1 =", "max_tokens": 1, "temperature": 0}
     began = time.monotonic()
-    _request(
-        api, "POST", f"{base}/completions", {"model": model, "prompt": "1 + 1 =", "max_tokens": 1, "temperature": 0}
-    )
-    return time.monotonic() - began
-
-
-def _request(api: ClusterApi, method: str, path: str, body: object = None) -> str:
+    text = _answer(api, path, asked, request.headers)
+    seconds = time.monotonic() - began
     try:
-        status, text = api.proxy(method, path, body, seconds=_SECONDS)
+        json.loads(text)["choices"][0]
+    except (ValueError, LookupError, TypeError):
+        raise ProbeInconclusive("its answer is no completion") from None
+    return seconds
+
+
+def _answer(api: ClusterApi, path: str, body: object, headers: Mapping[str, str]) -> str:
+    try:
+        status, text = api.proxy("POST", path, body, headers=headers, seconds=_SECONDS)
     except ClusterUnreachable as reason:
         raise ProbeInconclusive(str(reason)) from None
     if status == HTTPStatus.OK:
@@ -65,11 +82,3 @@ def _refusal_of_the_cluster(text: str) -> str | None:
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         return None
     return str(answer.get("message", "no reason given"))
-
-
-def _model(text: str) -> str:
-    """The first model name that the server lists."""
-    try:
-        return str(json.loads(text)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
-        raise ProbeInconclusive("it has no list of models") from None

@@ -17,7 +17,7 @@ from datetime import datetime
 import pulumi
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
-from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, first_answer
+from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, ProbeRequest, first_answer
 from components.rollout.obstacles import GiveUpAfter, Obstacle, Obstacles
 from components.rollout.pod_report import PodReport, report
 from components.rollout.start_failures import StartFailures
@@ -66,8 +66,8 @@ class Server:
     """Labels that select its pods."""
     version: str
     """Digest of the pod template."""
-    port: int
-    """Port of the API."""
+    request: ProbeRequest
+    """The request for one token, with which each server is asked."""
     pods: int
     """Required number of ready pods."""
     seconds: int
@@ -147,7 +147,7 @@ class _Watch:
             if pod.is_worker:
                 continue
             try:
-                seconds = first_answer(self.server.api, self.server.namespace, pod.name, self.server.port)
+                seconds = first_answer(self.server.api, self.server.namespace, pod.name, self.server.request)
             except ProbeInconclusive as reason:
                 return str(reason)
             except ProbeFailed as words:

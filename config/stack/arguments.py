@@ -341,7 +341,7 @@ class Pod(TypedDict):
 
 
 class StackConfig(TypedDict):
-    """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
+    """All `heavylift:` keys of one stack, but for the secrets `hub_token` and `api_key`."""
 
     cluster: NotRequired[Cluster]
     """The Kubernetes cluster."""

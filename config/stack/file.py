@@ -19,6 +19,9 @@ from config.stack.sections.promotion import STACK_NAME
 NAMESPACE = "heavylift:"
 _NAME = re.compile(STACK_NAME)
 HUB_TOKEN = "hub_token"  # noqa: S105 - the name of the key, not a token
+API_KEY = "api_key"
+SECRETS = (HUB_TOKEN, API_KEY)
+"""Keys of the stack whose values are secrets."""
 
 
 def checked_stack_name(name: str) -> str:
@@ -98,8 +101,10 @@ def sections_of(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise StackError([f"{path}: expected an object named config with heavylift: keys"])
     values = {key.removeprefix(NAMESPACE): value for key, value in config.items() if str(key).startswith(NAMESPACE)}
-    if isinstance(values.pop(HUB_TOKEN, None), str):
-        raise StackError([f"{NAMESPACE}{HUB_TOKEN}: is in plain text: set it with `pulumi config set --secret`"])
+    if plain := [key for key in SECRETS if isinstance(values.pop(key, None), str)]:
+        raise StackError(
+            [f"{NAMESPACE}{key}: is in plain text: set it with `pulumi config set --secret`" for key in plain]
+        )
     return values
 
 

@@ -6,6 +6,7 @@ one message, without a traceback.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,15 @@ from pulumi.runtime import config as runtime_config
 
 from config.errors import StackError
 from config.stack import arguments
-from config.stack.file import HUB_TOKEN, NAMESPACE, checked_stack_name
+from config.stack.file import API_KEY, HUB_TOKEN, NAMESPACE, SECRETS, checked_stack_name
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
 from config.stack.sections import StackConfig
 from config.stack.weights import WeightsLock, read_lock
 
 T = TypeVar("T")
+
+_API_KEY = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class RunningStack:
     """The stack's own context of its kubeconfig file. Empty: the stack is on AWS."""
     hub_token: pulumi.Output[str] | None
     """The model hub's token, a secret; None: the stack has none."""
+    api_key: pulumi.Output[str] | None
+    """The key that clients send, a secret; None: the API is open."""
 
 
 def running_stack() -> RunningStack:
@@ -51,7 +56,8 @@ def running_stack() -> RunningStack:
     instance = _read(_instance, "", faults)
     sections = _overridden_sections()
     config = _read(lambda: StackConfig.parse(sections), None, faults)
-    token = _read(_hub_token, None, faults)
+    token = _read(lambda: _secret(HUB_TOKEN), None, faults)
+    key = _read(_api_key, None, faults)
     if config is None:
         raise pulumi.RunError(_message(faults))
     kubeconfig: dict[str, Any] = {}
@@ -67,6 +73,7 @@ def running_stack() -> RunningStack:
         lock=lock,
         kubeconfig=kubeconfig,
         hub_token=token,
+        api_key=key,
     )
 
 
@@ -98,21 +105,31 @@ def _lock(config: StackConfig) -> WeightsLock | None:
     return read_lock(Path(config.stage.lock), config.model) if config.stage.lock else None
 
 
-def _hub_token() -> pulumi.Output[str] | None:
-    token = pulumi.Config().get_secret(HUB_TOKEN)
-    if token is not None and not _is_secret(f"{pulumi.get_project()}:{HUB_TOKEN}"):
-        raise StackError([f"{NAMESPACE}{HUB_TOKEN}: is in plain text: set it with `pulumi config set --secret`"])
-    return token
+def _secret(key: str) -> pulumi.Output[str] | None:
+    value = pulumi.Config().get_secret(key)
+    if value is not None and not _is_secret(f"{pulumi.get_project()}:{key}"):
+        raise StackError([f"{NAMESPACE}{key}: is in plain text: set it with `pulumi config set --secret`"])
+    return value
+
+
+def _api_key() -> pulumi.Output[str] | None:
+    """Engines take an empty key for none, and llama.cpp takes a comma for two."""
+    key = _secret(API_KEY)
+    if key is not None and not _API_KEY.fullmatch(pulumi.Config().get(API_KEY) or ""):
+        raise StackError(
+            [f"{NAMESPACE}{API_KEY}: expected at least 16 letters, digits or any of '._~+/=-'; `openssl rand -hex 32`"]
+        )
+    return key
 
 
 def _sections() -> dict[str, Any]:
-    """Every `heavylift:` value except the secret. `pulumi.Config` cannot list keys."""
+    """Every `heavylift:` value except the secrets. `pulumi.Config` cannot list keys."""
     values = runtime_config.get_config_env() | runtime_config.CONFIG.get()
     prefix = f"{pulumi.get_project()}:"
     return {
         key.removeprefix(prefix): _parsed(value)
         for key, value in sorted(values.items())
-        if key.startswith(prefix) and key != prefix + HUB_TOKEN
+        if key.startswith(prefix) and key.removeprefix(prefix) not in SECRETS
     }
 
 

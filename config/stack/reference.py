@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from config.stack.file import HUB_TOKEN, NAMESPACE
+from config.stack.file import API_KEY, HUB_TOKEN, NAMESPACE
 from config.stack.overrides import KEYS
 from config.stack.sections import (
     AwsMirror,
@@ -31,6 +31,13 @@ _CLOSING = f"""## {NAMESPACE}{HUB_TOKEN}
 
 Token of the model hub, for gated and private repositories: `pulumi config set --secret {NAMESPACE}{HUB_TOKEN}`.
 It becomes a Kubernetes Secret that only the stager's container sees. In plain text it is refused.
+
+## {NAMESPACE}{API_KEY}
+
+API key that clients send as `Authorization: Bearer <key>`: at least 16 letters, digits or any of `._~+/=-`, such as
+`openssl rand -hex 32 | pulumi config set --secret {NAMESPACE}{API_KEY}`. It becomes a Kubernetes Secret that only the
+engine's container sees, and never an argument. Another key restarts the server. llama.cpp asks for it at every path but
+`/health`. vLLM asks for it below `/v1` only: the preview names the paths that stay open.
 
 ## Environment variables
 

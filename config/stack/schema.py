@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from config.stack.file import HUB_TOKEN, NAMESPACE
+from config.stack.file import API_KEY, HUB_TOKEN, NAMESPACE
 from config.stack.reference import reference
 from config.stack.sections import StackConfig
 from config.stack.typed_sections import ARGUMENTS_FILE, arguments_text
@@ -19,16 +19,24 @@ SCHEMA_FILE = _DOCS / "stack.schema.json"
 REFERENCE_FILE = _DOCS / "configuration.md"
 
 
+def _secret(key: str, description: str) -> dict[str, Any]:
+    return {
+        f"{NAMESPACE}{key}": {
+            "description": f"{description}, set with `pulumi config set --secret`.",
+            "type": "object",
+            "properties": {"secure": {"type": "string"}},
+            "required": ["secure"],
+            "additionalProperties": False,
+        }
+    }
+
+
+_SECRETS = _secret(HUB_TOKEN, "Token of the model hub") | _secret(API_KEY, "API key of the server")
+
+
 def stack_file_schema() -> dict[str, Any]:
     """The JSON schema (2020-12) of a `Pulumi.<stack>.yaml` file."""
     schema = StackConfig.model_json_schema()
-    token = {
-        "description": "Token of the model hub, set with `pulumi config set --secret`.",
-        "type": "object",
-        "properties": {"secure": {"type": "string"}},
-        "required": ["secure"],
-        "additionalProperties": False,
-    }
     keys = {f"{NAMESPACE}{name}": value for name, value in schema["properties"].items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -37,7 +45,7 @@ def stack_file_schema() -> dict[str, Any]:
         "properties": {
             "config": {
                 "type": "object",
-                "properties": keys | {f"{NAMESPACE}{HUB_TOKEN}": token},
+                "properties": keys | _SECRETS,
                 "required": [f"{NAMESPACE}{name}" for name in schema["required"]],
                 "patternProperties": {f"^(?!{NAMESPACE})": {}},
                 "additionalProperties": False,

@@ -3,7 +3,8 @@
 sleep "$1"
 waited=0
 while [ "$waited" -lt "$3" ]; do
-  metrics=$(curl --silent --fail --max-time 5 "http://127.0.0.1:$2/metrics") || break
+  metrics=$(printf 'X-Api-Key: %s\n' "$LLAMA_API_KEY" |
+    curl --silent --fail --max-time 5 --header @- "http://127.0.0.1:$2/metrics") || break
   case $metrics in
     *llamacpp:requests_processing\ [1-9]* | *llamacpp:requests_deferred\ [1-9]*) sleep 1 ;;
     *) break ;;

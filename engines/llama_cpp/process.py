@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engines.process import DEREGISTRATION_SECONDS, EngineProcess, ProcessStart, Role
+from engines.process import DEREGISTRATION_SECONDS, EngineProcess, KeyedRequests, ProcessStart, Role
 
 PORT = 8080
+KEYED = KeyedRequests(variable="LLAMA_API_KEY", path="/v1/completions", header="X-Api-Key")
+"""Every path but `/health` asks for the key (github.com/ggml-org/llama.cpp, tools/server/README.md)."""
 DRAIN = Path(__file__).with_name("drain.sh")
 
 
@@ -30,6 +32,7 @@ def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
         ),
         environment={"HF_HUB_OFFLINE": "1"},
         port=PORT,
+        keyed=KEYED,
         pre_stop=_pre_stop(start.drain_seconds),
     )
 

@@ -12,6 +12,7 @@ from engines.process import (
     DEREGISTRATION_SECONDS,
     EXIT_SECONDS,
     EngineProcess,
+    KeyedRequests,
     ProcessStart,
     Role,
     termination_grace_seconds,
@@ -21,6 +22,13 @@ PORT = 8000
 WAIT_FOR_LEADER = Path(__file__).with_name("wait_for_leader.py")
 CACHE_MOUNT = "/cache"
 """Writable place for compiled kernels and remote code; the weights are read-only."""
+KEYED = KeyedRequests(
+    variable="VLLM_API_KEY",
+    path="/invocations",
+    header=None,
+    open_paths=("/invocations", "/tokenize", "/detokenize", "/scale_elastic_ep", "/metrics", "/docs"),
+)
+"""vLLM asks for the key below `/v1` and `/inference` only (tried with 0.32.0 on a CPU)."""
 _OWN_ADDRESS = {"VLLM_HOST_IP": "status.podIP"}
 """Address under which the ranks of a group reach this pod. Left to itself vLLM takes that of the route to the internet,
 and loopback where there is none."""
@@ -44,6 +52,7 @@ def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
             "VLLM_ENGINE_READY_TIMEOUT_S": str(start.ready_seconds),
         },
         port=PORT,
+        keyed=KEYED,
         pod_fields={} if role is Role.ALONE else _OWN_ADDRESS,
         pre_stop=_pre_stop(start.drain_seconds, role),
         cache_directories={"cache": CACHE_MOUNT},

@@ -67,7 +67,7 @@ MIRROR_ACCOUNT = "heavylift-stager"
 
 
 class StackConfig(Section):
-    """All `heavylift:` keys of one stack, but for the secret `heavylift:hub_token`."""
+    """All `heavylift:` keys of one stack, but for the secrets `hub_token` and `api_key`."""
 
     cluster: Cluster = Cluster()
     """The Kubernetes cluster."""

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -15,10 +16,12 @@ Respond = Callable[[str, Mapping[str, str]], Answer]
 
 
 @contextmanager
-def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> Iterator[ClusterApi]:
+def api_server(
+    answers: Mapping[str, Answer] | Respond, status: int = 404, heads: list[Message] | None = None
+) -> Iterator[ClusterApi]:
     """The way to a server with these answers, by path with or without query: content, or status and text.
 
-    Whatever else is asked gets `status` and a Status object.
+    Whatever else is asked gets `status` and a Status object. `heads` takes the headers of what is posted.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,6 +40,8 @@ def api_server(answers: Mapping[str, Answer] | Respond, status: int = 404) -> It
             self.do_GET()
 
         def do_POST(self) -> None:
+            if heads is not None:
+                heads.append(self.headers)
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
 

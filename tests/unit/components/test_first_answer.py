@@ -2,21 +2,23 @@
 
 import json
 import socket
+from email.message import Message
 
 import pytest
 
 from components.cluster.api import ClusterApi
-from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, first_answer
+from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, ProbeRequest, first_answer
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
 
-DOOR = "/api/v1/namespaces/serving/pods/server-0:8000/proxy/v1"
-MODELS: Answer = {"object": "list", "data": [{"id": "acme/model"}, {"id": "acme/other"}]}
+PROXY = "/api/v1/namespaces/serving/pods/server-0:8000/proxy"
+REQUEST = ProbeRequest(8000, "acme/model")
+ANSWER: Answer = {"choices": [{"text": " 2"}]}
 
 
-def asked(completions: Answer, models: Answer = MODELS) -> float:
-    """The first answer of a server with these answers."""
-    with api_server({f"{DOOR}/models": models, f"{DOOR}/completions": completions}) as api:
-        return first_answer(api, "serving", "server-0", 8000)
+def asked(completions: Answer) -> float:
+    """The first answer of a server with this answer."""
+    with api_server({f"{PROXY}/v1/completions": completions}) as api:
+        return first_answer(api, "serving", "server-0", REQUEST)
 
 
 def refused(message: str, status: int) -> Answer:
@@ -25,7 +27,7 @@ def refused(message: str, status: int) -> Answer:
 
 
 def test_a_server_that_answers_took_some_time() -> None:
-    assert 0 < asked({"choices": [{"text": " 2"}]}) < 60
+    assert 0 < asked(ANSWER) < 60
 
 
 def test_an_engines_error_is_told_in_its_own_words() -> None:
@@ -41,27 +43,34 @@ def test_an_engine_that_ends_while_it_is_asked_has_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("completions", "models"),
+    "completions",
     [
-        (MODELS, refused("error trying to reach service: dial tcp 10.0.0.1:8000: network is unreachable", 503)),
-        (MODELS, refused("pods is forbidden: cannot get resource pods/proxy", 403)),
-        (MODELS, (401, '{"error": "Unauthorized"}')),
-        (MODELS, (200, "<html>a page of something else</html>")),
-        (MODELS, {"data": []}),
-        ((404, "no such door"), MODELS),
-        ((400, "no text from this model"), MODELS),
+        refused("error trying to reach service: dial tcp 10.0.0.1:8000: network is unreachable", 503),
+        refused("pods is forbidden: cannot get resource pods/proxy", 403),
+        (401, '{"error": "Unauthorized"}'),
+        (200, "<html>a page of something else</html>"),
+        {"choices": []},
+        (404, "no such door"),
+        (400, "no text from this model"),
     ],
-    ids=["not reached", "not allowed", "needs a key", "other server", "no models", "no completions", "other task"],
+    ids=["not reached", "not allowed", "needs a key", "other server", "no choices", "no completions", "other task"],
 )
-def test_where_the_question_does_not_get_through_nothing_is_held_against_the_server(
-    completions: Answer, models: Answer
-) -> None:
+def test_where_the_question_does_not_get_through_nothing_is_held_against_the_server(completions: Answer) -> None:
     with pytest.raises(ProbeInconclusive):
-        asked(completions, models)
+        asked(completions)
+
+
+def test_a_server_with_a_key_is_asked_with_the_header_that_the_proxy_lets_through() -> None:
+    request = ProbeRequest(8000, "acme/model", "/v1/completions", {"X-Api-Key": "sample-key"})
+    heads: list[Message] = []
+    with api_server({f"{PROXY}/v1/completions": ANSWER}, heads=heads) as api:
+        first_answer(api, "serving", "server-0", request)
+    assert [head["X-Api-Key"] for head in heads] == ["sample-key"]
+    assert "sample-key" not in repr(request)
 
 
 def test_a_cluster_that_is_gone_meanwhile_is_no_fault_of_the_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ProbeInconclusive, match="Connection refused"):
-        first_answer(ClusterApi(kubeconfig(port)), "serving", "server-0", 8000)
+        first_answer(ClusterApi(kubeconfig(port)), "serving", "server-0", REQUEST)

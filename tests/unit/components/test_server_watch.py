@@ -14,6 +14,7 @@ import pytest
 
 from components.cluster.api import ClusterApi
 from components.rollout import server_watch
+from components.rollout.first_answer import ProbeRequest
 from components.rollout.obstacles import GiveUpAfter
 from components.rollout.server_watch import Server
 from tests.unit.components.api_server import Answer, api_server, kubeconfig
@@ -43,7 +44,7 @@ class Cluster:
     workload: Answer = field(default_factory=lambda: {"spec": {"replicas": 9}})
     """The object that makes the pods."""
     node: Answer = field(default_factory=lambda: {"metadata": {"name": "real-0"}, "spec": {}, "status": READY})
-    answer: Answer = field(default_factory=lambda: {"data": [{"id": "acme/model"}]})
+    answer: Answer = field(default_factory=lambda: {"choices": [{"text": " 2"}]})
     """To what the server itself is asked."""
     asked: list[Mapping[str, str]] = field(default_factory=list)
     questions: list[str] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Cluster:
 
 def server(api: ClusterApi, pods: int = 1, seconds: int = 60) -> Server:
     labels = {"app.kubernetes.io/instance": "h200", "app.kubernetes.io/component": "server"}
-    return Server(api, "serving", "h200", labels, VERSION, 8000, pods, seconds)
+    return Server(api, "serving", "h200", labels, VERSION, ProbeRequest(8000, "acme/model"), pods, seconds)
 
 
 def answered(cluster: Cluster) -> str:
@@ -113,9 +114,7 @@ def test_every_leader_is_asked_and_no_worker() -> None:
     places = [("a0", "0", "0"), ("a1", "0", "1"), ("b0", "1", "0"), ("b1", "1", "1")]
     cluster = Cluster([[recorded_pod("serves", name=name, group=group, worker=w) for name, group, w in places]])
     waited(cluster, pods=4)
-    assert cluster.questions == [
-        f"{PODS}/{name}:8000/proxy/v1/{door}" for name in ("a0", "b0") for door in ("models", "completions")
-    ]
+    assert cluster.questions == [f"{PODS}/{name}:8000/proxy/v1/completions" for name in ("a0", "b0")]
 
 
 def test_a_server_that_is_ready_and_fails_at_its_first_answer_ends_the_wait() -> None:
@@ -133,7 +132,7 @@ def test_a_server_that_cannot_be_asked_is_taken_at_its_word() -> None:
 @pytest.mark.parametrize(
     ("answer", "known"),
     [
-        ({"data": [{"id": "acme/model"}]}, "yes"),
+        ({"choices": [{"text": " 2"}]}, "yes"),
         ((403, '{"kind": "Status", "message": "pods/proxy is forbidden"}'), "unknown: pods/proxy is forbidden"),
         ((401, "a key is missing"), "unknown: HTTP 401: a key is missing"),
         ((404, ""), "unknown: HTTP 404"),

@@ -23,6 +23,10 @@ H100X16 = read_sections(stack_file("h100x16", PROGRAM))
 DEV = read_sections(stack_file("dev", PROGRAM))
 
 
+UNPROMOTED = {section: values for section, values in H200.items() if section != "promotion"}
+"""A stack without a stack before it, and so without warnings about that one."""
+
+
 def edited(sections: dict[str, Any], **edits: dict[str, Any]) -> dict[str, Any]:
     result = deepcopy(sections)
     for section, values in edits.items():
@@ -32,6 +36,14 @@ def edited(sections: dict[str, Any], **edits: dict[str, Any]) -> dict[str, Any]:
 
 def server_pod(recording: Recording) -> Any:
     return recording.only(":Deployment").inputs["spec"]["template"]
+
+
+def server_pods(recording: Recording) -> list[Any]:
+    """The specs of the pods of one server."""
+    if groups := recording.of_type(":LeaderWorkerSet"):
+        template = groups[0].inputs["spec"]["leaderWorkerTemplate"]
+        return [template["leaderTemplate"]["spec"], template["workerTemplate"]["spec"]]
+    return [server_pod(recording)["spec"]]
 
 
 def urns(recording: Recording, kind: str) -> set[str]:
@@ -84,6 +96,46 @@ def test_the_hub_token_is_in_no_registration_but_its_secret(preview: bool, monke
     assert secret.type == "kubernetes:core/v1:Secret"
     assert secret.secrets == {"hf_sample"}
     assert "hf_sample" not in str([recording.outputs, recording.infos, recording.warnings])
+
+
+KEY = "sample-key-of-32-characters-0001"
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_the_api_key_is_in_no_registration_but_its_secret(preview: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = run_program(monkeypatch, "h200", preview=preview, api_key=KEY)
+    (secret,) = [each for each in recording.registrations if KEY in str(each.inputs)]
+    assert secret.type == "kubernetes:core/v1:Secret"
+    assert secret.secrets == {KEY}
+    assert secret.inputs["immutable"] is True
+    assert KEY not in str([recording.outputs, recording.infos, recording.warnings])
+    assert any("/invocations" in warning for warning in recording.warnings)
+
+
+@pytest.mark.parametrize(
+    ("stack", "variable"), [("h200", "VLLM_API_KEY"), ("h200-gguf", "LLAMA_API_KEY"), ("h100x16", "VLLM_API_KEY")]
+)
+def test_only_the_engine_that_answers_gets_the_api_key(
+    stack: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = run_program(monkeypatch, stack, api_key=KEY)
+    having = [
+        (container["name"], entry["valueFrom"]["secretKeyRef"]["key"])
+        for pod in server_pods(recording)
+        for container in [*pod["initContainers"], *pod["containers"]]
+        for entry in container.get("env", [])
+        if entry["name"] == variable
+    ]
+    assert having == [("engine", "api-key")]
+
+
+@pytest.mark.parametrize("key", ["", "too-short", "sixteen letters and a space", "two-keys-of-sixteen,and-another-one"])
+def test_a_key_that_an_engine_takes_for_none_or_for_two_is_refused_and_not_repeated(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = refused(monkeypatch, "h200", api_key=key)
+    assert "heavylift:api_key: expected at least 16 letters" in message
+    assert not key or key not in message
 
 
 def test_another_stager_leaves_the_servers_pod_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +209,7 @@ def test_gpus_that_another_pod_holds_end_an_up_before_anything_is_made(monkeypat
 
 def test_pods_that_may_not_be_listed_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = replace(fit_cluster(StackConfig.parse(H200)), pods_hidden="status 403, pods is forbidden")
-    recording = run_program(monkeypatch, "h200", cluster=hidden)
+    recording = run_program(monkeypatch, "h200", sections=UNPROMOTED, cluster=hidden)
     assert recording.warnings == [
         "whether other pods hold devices of the nodes was not checked: status 403, pods is forbidden"
     ]
@@ -252,7 +304,7 @@ def test_faults_of_the_cluster_end_the_program_in_one_message(monkeypatch: pytes
 
 def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
     away = ClusterUnreachable("connection refused")
-    recording = run_program(monkeypatch, "h200", preview=True, cluster=away)
+    recording = run_program(monkeypatch, "h200", preview=True, sections=UNPROMOTED, cluster=away)
     assert recording.warnings == [
         "cluster 'test' cannot be reached: connection refused; it was not checked, and an update may do other than "
         "this preview shows"

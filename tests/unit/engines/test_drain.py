@@ -1,5 +1,6 @@
 """What happens to running requests when a pod terminates."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -38,15 +39,16 @@ llamacpp:requests_deferred {}
 
 
 @contextmanager
-def llama_metrics(*pages: str) -> Iterator[tuple[int, list[str]]]:
-    """A server that answers `/metrics` with one page after the other, then always with the last one."""
+def llama_metrics(*pages: str, key: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    """A server that answers `/metrics` with one page after the other, then always with the last one; with `key`, only
+    requests that have it."""
     left, asked = list(pages), list[str]()
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
             page = left.pop(0) if len(left) > 1 else left[0]
-            self.send_response(200)
+            self.send_response(200 if self.headers["X-Api-Key"] == key else 401)
             self.end_headers()
             self.wfile.write(page.encode())
 
@@ -61,8 +63,9 @@ def llama_metrics(*pages: str) -> Iterator[tuple[int, list[str]]]:
         thread.join()
 
 
-def drain(port: int, seconds: int) -> None:
-    subprocess.run(["sh", llama_cpp.DRAIN, "0", str(port), str(seconds)], check=True)
+def drain(port: int, seconds: int, key: str | None = None) -> None:
+    environment = {"PATH": os.environ["PATH"]} | ({"LLAMA_API_KEY": key} if key else {})
+    subprocess.run(["sh", llama_cpp.DRAIN, "0", str(port), str(seconds)], check=True, env=environment)
 
 
 @pytest.mark.parametrize("busy", [(1, 0), (0, 2), (12, 3)], ids=str)
@@ -70,6 +73,13 @@ def test_llama_cpp_is_stopped_when_no_request_is_processed_or_deferred(busy: tup
     with llama_metrics(METRICS.format(*busy), METRICS.format(0, 0)) as (port, asked):
         drain(port, seconds=60)
     assert asked == ["/metrics", "/metrics"]
+
+
+@pytest.mark.parametrize("key", [None, "sample-key-of-32-characters-0001"])
+def test_llama_cpp_is_polled_with_its_key(key: str | None) -> None:
+    with llama_metrics(METRICS.format(1, 0), METRICS.format(0, 0), key=key) as (port, asked):
+        drain(port, 60, key)
+    assert len(asked) == 2, "without the key, the first answer would have ended the drain"
 
 
 def test_llama_cpp_is_stopped_after_the_drain_at_the_latest() -> None:
