@@ -14,6 +14,7 @@ from components.arguments import Placement, whole_numbers
 from components.bare_metal_gpu_nodes import BareMetalGpuNodes
 from components.cluster.preflight import PreflightResult
 from components.inference_server import InferenceServer
+from components.leader_worker_set_controller import LeaderWorkerSetController
 from components.planned.cluster_check import checked_cluster
 from components.planned.model import planned_model
 from components.pods.labels import labels
@@ -23,7 +24,7 @@ from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.catalogue import described_gpu
 from config.stack import arguments
-from config.stack.sections import NodeKind
+from config.stack.sections import Installation, NodeKind
 
 
 class ServedModelArgs(TypedDict):
@@ -130,7 +131,7 @@ class ServedModel(pulumi.ComponentResource):
         self._placement = self._placed()
         volume = self._volume(cluster.preflight, namespace)
         stage = self._stage(volume, [*namespace, volume])
-        server = self._server(volume, stage)
+        server = self._server(volume, stage, self._installed())
         self._prune(volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
@@ -265,7 +266,15 @@ class ServedModel(pulumi.ComponentResource):
             opts=self._within(self._made_first),
         ).metadata["name"]
 
-    def _server(self, volume: WeightVolume, stage: WeightStage) -> InferenceServer:
+    def _installed(self) -> list[pulumi.Resource]:
+        """Installs in the cluster what the stack asks for and the server needs."""
+        if Installation.LEADER_WORKER_SET not in self._planned.stack.nodes.install:
+            return []
+        return [LeaderWorkerSetController(self._part("leaderworkerset"), {}, self._within())]
+
+    def _server(
+        self, volume: WeightVolume, stage: WeightStage, installed: Sequence[pulumi.Resource]
+    ) -> InferenceServer:
         stack = self._planned.stack
         return InferenceServer(
             self._part("server"),
@@ -287,7 +296,7 @@ class ServedModel(pulumi.ComponentResource):
                 "kubeconfig": self._args.get("kubeconfig"),
                 "context": self._args.get("context"),
             },
-            self._within([stage, stage.staged]),
+            self._within([stage, stage.staged, *installed]),
         )
 
     def _prune(self, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]) -> None:

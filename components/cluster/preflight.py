@@ -19,7 +19,7 @@ from components.pods.labels import labels
 from components.pods.names import claim_name, disk_name
 from components.pods.serving import Serving
 from config.quantity import gigabytes
-from config.stack.sections import StackConfig, WeightsKind
+from config.stack.sections import Installation, StackConfig, WeightsKind
 
 _MAX_NAMED = 3
 """Nodes that one warning names at most."""
@@ -63,7 +63,8 @@ def preflight(
         pulumi.warn(f"{message}; it was not checked, and an update may do other than this preview shows")
         return PreflightResult()
     faults = [*node_faults(stack, facts.nodes), *volume_faults(volume, stack, facts, volume_bytes)]
-    faults += group_faults(facts) if groups else []
+    installs = Installation.LEADER_WORKER_SET in stack.nodes.install
+    faults += group_faults(facts) if groups and not installs else []
     faults += _in_use_faults(instance, stack, facts, serving)
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
@@ -103,7 +104,8 @@ def group_faults(facts: ClusterFacts) -> list[str]:
         return []
     return [
         f"the API {LEADER_WORKER_SETS} is missing: a server over several nodes needs the LeaderWorkerSet controller; "
-        "install it (https://lws.sigs.k8s.io/docs/installation/) and try again"
+        "set heavylift:nodes.install to [leaderworkerset], or install it (https://lws.sigs.k8s.io/docs/installation/) "
+        "and try again"
     ]
 
 

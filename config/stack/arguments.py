@@ -9,7 +9,7 @@ from typing import Any, NotRequired, TypedDict
 from config.catalogue.instance import CapacityKind
 from config.engine_name import EngineName
 from config.stack.sections.engine import EncoderMode
-from config.stack.sections.nodes import FabricKind, GpuDirect, NodeKind, PodNetwork, TaintEffect
+from config.stack.sections.nodes import FabricKind, GpuDirect, Installation, NodeKind, PodNetwork, TaintEffect
 from config.stack.sections.weights import Verification, WeightsKind
 
 
@@ -141,6 +141,9 @@ class Nodes(TypedDict):
     """Network between the nodes' GPUs; unset: none."""
     taints: NotRequired[Sequence[Taint]]
     """Taints that the nodes carry."""
+    install: NotRequired[Sequence[Installation]]
+    """What the stack installs in a cluster that lacks it: `leaderworkerset`, the controller for servers over several
+    nodes. Unset: nothing."""
     usd_per_gpu_hour: NotRequired[float]
     """Price of one GPU in dollars an hour; unset: that of `instance_type`, or the plan states no cost."""
 

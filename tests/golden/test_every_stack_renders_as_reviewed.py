@@ -82,7 +82,9 @@ def _text(recording: Recording) -> str:
 
 
 def _without_texts(inputs: Any) -> Any:
-    """A ConfigMap's files by name only: the stager's code has tests of its own."""
+    """A ConfigMap's files by name only: the stager's code has tests of its own. A foreign schema is left out."""
+    if inputs.get("kind") == "CustomResourceDefinition":
+        return {**inputs, "spec": "as its project publishes it"}
     if inputs.get("kind") != "ConfigMap":
         return inputs
     names = {key: sorted(inputs[key]) for key in ("data", "binaryData") if key in inputs}

@@ -48,6 +48,12 @@ class NodeKind(StrEnum):
     EKS = "eks"
 
 
+class Installation(StrEnum):
+    """What the stack can install in the cluster."""
+
+    LEADER_WORKER_SET = "leaderworkerset"
+
+
 class FabricKind(StrEnum):
     """Network between GPU nodes that the communication library uses without sockets."""
 
@@ -149,6 +155,9 @@ class Nodes(Section):
     """Network between the nodes' GPUs; unset: none."""
     taints: Sequence[Taint] = ()
     """Taints that the nodes carry."""
+    install: Sequence[Installation] = ()
+    """What the stack installs in a cluster that lacks it: `leaderworkerset`, the controller for servers over several
+    nodes. Unset: nothing."""
     usd_per_gpu_hour: Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)] | None = None
     """Price of one GPU in dollars an hour; unset: that of `instance_type`, or the plan states no cost."""
 
