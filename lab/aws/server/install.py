@@ -1,0 +1,42 @@
+"""Puts the lab's operations in the place of moto's, and makes the user that the lab's credentials belong to."""
+
+import os
+
+# Read when moto's IAM is imported: with it, AWS' own policies such as AmazonEKSClusterPolicy exist.
+os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
+
+# isort: split
+from moto.autoscaling import urls as autoscaling_urls
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2 import urls as ec2_urls
+from moto.eks import urls as eks_urls
+from moto.iam.models import iam_backends
+from moto.servicequotas import urls as quotas_urls
+from moto.ssm import urls as ssm_urls
+
+from lab.aws.credentials import ACCESS_KEY, SECRET_KEY, USER
+from lab.aws.server.ec2 import LabEC2
+from lab.aws.server.eks import LabEKS
+from lab.aws.server.parameters import LabParameters
+from lab.aws.server.quotas import LabServiceQuotas
+from lab.aws.server.scaling import LabAutoScaling
+
+
+def install() -> None:
+    """Replaces moto's handlers of the services that the lab extends."""
+    ec2_urls.url_paths["{0}/"] = LabEC2.dispatch
+    ssm_urls.url_paths["{0}/$"] = LabParameters.dispatch
+    quotas_urls.url_paths["{0}/$"] = LabServiceQuotas.dispatch
+    autoscaling_urls.url_paths["{0}/$"] = LabAutoScaling.dispatch
+    eks_urls.url_paths.clear()
+    eks_urls.url_paths["{0}/.*$"] = LabEKS.dispatch
+
+
+def add_user() -> None:
+    """Adds the user whose access key the lab gives out."""
+    backend = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    backend.create_user("us-east-1", user_name=USER)
+    key = backend.create_access_key(USER)
+    del backend.access_keys[key.physical_resource_id]
+    key.access_key_id, key.secret_access_key = ACCESS_KEY, SECRET_KEY
+    backend.access_keys[key.physical_resource_id] = key
