@@ -3,11 +3,19 @@
 import json
 import urllib.request
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import boto3
 
 from lab.aws.credentials import ACCESS_KEY, SECRET_KEY
+
+
+@cache
+def _client(service: str, region: str, url: str) -> Any:
+    """Returns boto3's client, which takes a moment to make."""
+    credentials = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
+    return boto3.client(service, region_name=region, endpoint_url=url, **credentials)
 
 
 @dataclass(frozen=True)
@@ -30,13 +38,7 @@ class LabAWS:
 
     def api(self, service: str) -> Any:
         """Returns boto3's client of a service."""
-        return boto3.client(
-            service,
-            region_name=self.region,
-            endpoint_url=self.url,
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-        )
+        return _client(service, self.region, self.url)
 
     def _do(self, action: str, values: dict[str, Any]) -> dict[str, Any]:
         body = json.dumps(values).encode()
@@ -64,5 +66,7 @@ class LabAWS:
 
     def role_of_pods(self, namespace: str, service_account: str) -> str | None:
         """Returns the role that Pod Identity gives pods now. None: none arrived."""
-        found: str | None = self._do("pod-identity", {"namespace": namespace, "service_account": service_account})["role"]
+        found: str | None = self._do("pod-identity", {"namespace": namespace, "service_account": service_account})[
+            "role"
+        ]
         return found

@@ -8,13 +8,13 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
+from lab.aws.credentials import ACCOUNT
+from lab.aws.server.ec2.reservations import make_reservation
 from lab.aws.server.eks import launches
 from lab.aws.server.faults import FAULTS
 from lab.aws.server.refusal import Refused
-from lab.aws.server.reservations import make_reservation
 from lab.aws.server.store import REGIONS, NodeGroup, Record, Region
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -24,7 +24,7 @@ DATES = ("StartDate", "EndDate")
 
 def regions() -> list[Region]:
     """Returns the regions of the lab's account that were used."""
-    return list(REGIONS[DEFAULT_ACCOUNT_ID].values())
+    return list(REGIONS[ACCOUNT].values())
 
 
 def set_faults(values: Record) -> Record:
@@ -39,7 +39,7 @@ def set_faults(values: Record) -> Record:
 def add_reservation(values: Record) -> Record:
     """Adds a capacity reservation in the API's shape, or replaces the one of the same id."""
     dated = {name: dt.datetime.fromisoformat(values[name]) for name in DATES if values.get(name)}
-    region = REGIONS[DEFAULT_ACCOUNT_ID][str(values["AvailabilityZone"])[:-1]]
+    region = REGIONS[ACCOUNT][str(values["AvailabilityZone"])[:-1]]
     return make_reservation(region, {**values, **dated})
 
 
@@ -62,7 +62,7 @@ def replace_node(values: Record) -> Record:
 
 def _replace(region: Region, group: NodeGroup, identity: str) -> str | None:
     launches.end_instance(region, group, identity)
-    backend = ec2_backends[DEFAULT_ACCOUNT_ID][region.region_name]
+    backend = ec2_backends[ACCOUNT][region.region_name]
     launches.catch_up(region, group, [backend.get_subnet(each) for each in group.record["subnets"]])
     return next(reversed(group.instances.values()), None)
 

@@ -7,15 +7,14 @@ os.environ.setdefault("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")
 
 # isort: split
 from moto.autoscaling import urls as autoscaling_urls
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2 import urls as ec2_urls
 from moto.eks import urls as eks_urls
 from moto.iam.models import iam_backends
 from moto.servicequotas import urls as quotas_urls
 from moto.ssm import urls as ssm_urls
 
-from lab.aws.credentials import ACCESS_KEY, SECRET_KEY, USER
-from lab.aws.server.ec2 import LabEC2
+from lab.aws.credentials import ACCESS_KEY, ACCOUNT, SECRET_KEY, USER
+from lab.aws.server.ec2.operations import LabEC2
 from lab.aws.server.eks import LabEKS
 from lab.aws.server.parameters import LabParameters
 from lab.aws.server.quotas import LabServiceQuotas
@@ -34,7 +33,7 @@ def install() -> None:
 
 def add_user() -> None:
     """Adds the user whose access key the lab gives out."""
-    backend = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    backend = iam_backends[ACCOUNT]["aws"]
     backend.create_user("us-east-1", user_name=USER)
     key = backend.create_access_key(USER)
     del backend.access_keys[key.physical_resource_id]

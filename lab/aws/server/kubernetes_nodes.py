@@ -40,7 +40,8 @@ class KubernetesNodes:
     def _watch_plugins(self) -> None:
         while True:
             try:
-                for event in Watch().stream(self._api.list_pod_for_all_namespaces):
+                watch = Watch()  # type: ignore[no-untyped-call]
+                for event in watch.stream(self._api.list_pod_for_all_namespaces):  # type: ignore[no-untyped-call]
                     self._see(event["object"])
             except (ApiException, HTTPError):
                 continue
@@ -56,7 +57,7 @@ class KubernetesNodes:
 
     def _find_devices(self, name: str, resource: str) -> None:
         try:
-            found = self._api.read_node(name)
+            found: Any = self._api.read_node(name)
         except ApiException:
             return
         key = resource.replace("/", "~")
@@ -64,6 +65,7 @@ class KubernetesNodes:
         if count and resource not in (found.status.allocatable or {}):
             path = resource.replace("/", "~1")
             changes = [
-                {"op": "add", "path": f"/status/{field}/{path}", "value": count} for field in ("capacity", "allocatable")
+                {"op": "add", "path": f"/status/{field}/{path}", "value": count}
+                for field in ("capacity", "allocatable")
             ]
             self._api.patch_node_status(name, changes)

@@ -1,10 +1,9 @@
 """The Kubernetes node that an instance of a node group becomes, as the kubelet on the EKS AMI registers it."""
 
-import base64
 from dataclasses import dataclass
 
-from lab.aws.server.hardware import EFA_TYPES, Hardware
-from lab.aws.server.reservations import zone_id
+from lab.aws.server.ec2.hardware import EFA_TYPES, Hardware
+from lab.aws.server.ec2.reservations import zone_id
 from lab.aws.server.store import NodeGroup, Record
 from lab.cluster.simulated import KWOK
 
@@ -15,8 +14,8 @@ PROMISED = "heavylift.lab/devices-of-"
 plugin runs on it. `~` stands for `/`."""
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 HUGE_PAGES_PER_CPU = 110
-"""2 MiB pages that the EFA installer reserves for each vCPU, and one more: 42,242 MiB on a p5.48xlarge and 21,122 MiB on
-a p4de.24xlarge (READMEs of github.com/awslabs/awsome-distributed-ai)."""
+"""2 MiB pages that the EFA installer reserves for each vCPU, and one more: 42,242 MiB on a p5.48xlarge and 21,122 MiB
+on a p4de.24xlarge (READMEs of github.com/awslabs/awsome-distributed-ai)."""
 EVICTION_SHARE = 0.1
 """Share of the file system at which the kubelet evicts pods: 8 x 3800 GB give 27.36 TB (the same READMEs)."""
 ROOT_GIB = 20
@@ -106,7 +105,9 @@ def resources(group: NodeGroup) -> dict[str, str]:
 
 def file_system_bytes(group: NodeGroup, hardware: Hardware) -> int:
     """Returns the size of the kubelet's file system: the array of instance store volumes, or the root volume."""
-    user_data = base64.b64decode(group.template.get("UserData") or "").decode()
+    # moto keeps it as an object that decodes itself.
+    encoded = group.template.get("UserData")
+    user_data = encoded.decode() if encoded else ""
     if hardware.disk_gb and "strategy: RAID0" in user_data:
         return hardware.disk_gb * 10**9
     volumes = [each.get("Ebs", {}) for each in group.template.get("BlockDeviceMappings", ())]

@@ -35,7 +35,7 @@ def ami_parameter(name: str) -> str | None:
     return "ami-" + hashlib.sha256(f"{found['variant']} {release}".encode()).hexdigest()[:17]
 
 
-class LabParameters(SimpleSystemManagerResponse):  # type: ignore[misc]
+class LabParameters(SimpleSystemManagerResponse):
     """moto's Systems Manager with the parameters of EKS."""
 
     def get_parameter(self) -> ActionResult:

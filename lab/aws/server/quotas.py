@@ -35,14 +35,14 @@ def vcpu_quota(region: Region, kind: str) -> float | None:
     return quota(region, "ec2", FAMILIES.get(kind[0], STANDARD))
 
 
-class LabServiceQuotas(ServiceQuotasResponse):  # type: ignore[misc]
+class LabServiceQuotas(ServiceQuotasResponse):
     """moto's Service Quotas, with those of EC2 and EKS."""
 
     def __init__(self) -> None:
         super().__init__()
         self.automated_parameter_parsing = True
 
-    def get_service_quota(self) -> ActionResult:
+    def get_service_quota(self) -> ActionResult:  # type: ignore[override]
         """GetServiceQuota."""
         service, code = self.params["ServiceCode"], self.params["QuotaCode"]
         if (service, code) not in QUOTAS:

@@ -24,11 +24,11 @@ def refusals() -> dict[str, dict[str, str]]:
     return tomllib.loads(TABLE.read_text())
 
 
-def reason(name: str, **values: object) -> str:
+def reason(name: str, /, **values: object) -> str:
     """Returns the message of a refusal."""
     return refusals()[name]["message"].format(**values)
 
 
-def refuse(name: str, **values: object) -> NoReturn:
+def refuse(name: str, /, **values: object) -> NoReturn:
     """Raises the refusal `name`. `values` fill its message."""
     raise Refused(name, refusals()[name]["code"], reason(name, **values))

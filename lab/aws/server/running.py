@@ -11,7 +11,7 @@ from lab.aws.server.control import Control
 from lab.aws.server.install import add_user, install
 
 
-class QuietHandler(MotoRequestHandler):  # type: ignore[misc]
+class QuietHandler(MotoRequestHandler):
     """Logs no request that was answered."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:

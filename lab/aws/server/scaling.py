@@ -8,7 +8,7 @@ from lab.aws.server.eks.launches import catch_up
 from lab.aws.server.store import REGIONS, NodeGroup
 
 
-class LabAutoScaling(AutoScalingResponse):  # type: ignore[misc]
+class LabAutoScaling(AutoScalingResponse):
     """moto's Auto Scaling, with the activities of node groups. Only EKS makes Auto Scaling groups here."""
 
     def describe_scaling_activities(self) -> ActionResult:

@@ -86,6 +86,13 @@ class Region(BaseBackend):
         """Returns the node groups of a cluster."""
         return [group for (owner, _), group in self.groups.items() if owner == cluster]
 
+    def forget_cluster(self, name: str) -> None:
+        """Removes what EKS keeps of a cluster that is deleted."""
+        self.addons = {key: each for key, each in self.addons.items() if key[0] != name}
+        self.entries = {key: each for key, each in self.entries.items() if key[0] != name}
+        self.policies = {key: each for key, each in self.policies.items() if key[0] != name}
+        self.associations = {key: each for key, each in self.associations.items() if each.record["clusterName"] != name}
+
     def subnets_in_use(self) -> set[str]:
         """Returns the subnets of clusters and node groups, which have network interfaces in them."""
         of_clusters = {each for record in self.clusters.values() for each in record["resourcesVpcConfig"]["subnetIds"]}

@@ -9,12 +9,3 @@ from lab.aws.server.eks.node_groups import NodeGroups
 
 class LabEKS(Clusters, NodeGroups, Addons, Access, PodIdentity):
     """Each public method is an operation of the API, and its parameters and answers have the API's shape."""
-
-
-OPERATIONS = sorted(
-    name
-    for part in (Clusters, NodeGroups, Addons, Access, PodIdentity)
-    for name in vars(part)
-    if not name.startswith("_")
-)
-"""The operations of EKS that the lab has. moto's own others are refused: their state would be a second one."""

@@ -4,25 +4,15 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.iam.models import iam_backends
 
 from lab.aws.server.eks.base import EKSOperations, now
+from lab.aws.server.eks.entries import POLICIES, associate, new_entry, policy_arn
 from lab.aws.server.refusal import refuse
-from lab.aws.server.store import Record, identifier
+from lab.aws.server.store import Record
 
-ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"
-POLICIES = (ADMIN_POLICY, "AmazonEKSAdminPolicy", "AmazonEKSAdminViewPolicy", "AmazonEKSEditPolicy", "AmazonEKSViewPolicy")
-"""Access policies for people (github.com/awsdocs/amazon-eks-user-guide, access-policy-permissions)."""
 MODES = ("API", "API_AND_CONFIG_MAP")
 
 
 class Access(EKSOperations):
     """Operations on access entries."""
-
-    def _caller(self) -> str:
-        """Returns the ARN of the user that signed the request."""
-        users = iam_backends[self.current_account][self.partition].users.values()
-        for user in users:
-            if any(key.access_key_id == self.get_access_key() for key in user.access_keys):
-                return str(user.arn)
-        return f"arn:{self.partition}:iam::{self.current_account}:root"
 
     def _cluster_with_entries(self) -> Record:
         cluster = self._cluster()
@@ -37,39 +27,12 @@ class Access(EKSOperations):
             refuse("entry-unknown")
         return key
 
-    def _policy_arn(self, name: str) -> str:
-        return f"arn:{self.partition}:eks::aws:cluster-access-policy/{name}"
-
     def _principal_exists(self, arn: str) -> bool:
         backend = iam_backends[self.current_account][self.partition]
         known = [*backend.roles.values(), *backend.users.values()]
-        return any(each.arn == arn for each in known) or not arn.startswith(f"arn:{self.partition}:iam:")
-
-    def _new_entry(self, cluster: str, principal: str) -> Record:
-        made = {
-            "clusterName": cluster,
-            "principalArn": principal,
-            "kubernetesGroups": self.params.get("kubernetesGroups", []),
-            "accessEntryArn": self._arn("access-entry", cluster, identifier("entry")),
-            "createdAt": now(),
-            "modifiedAt": now(),
-            "tags": self.params.get("tags", {}),
-            "username": self.params.get("username") or principal,
-            "type": self.params.get("type") or "STANDARD",
-        }
-        self._kept.entries[cluster, principal] = made
-        self._kept.policies[cluster, principal] = {}
-        return made
-
-    def _add_admin(self, cluster: str, principal: str) -> None:
-        self._new_entry(cluster, principal) | {"tags": {}}
-        arn = self._policy_arn(ADMIN_POLICY)
-        self._kept.policies[cluster, principal][arn] = {
-            "policyArn": arn,
-            "accessScope": {"type": "cluster", "namespaces": []},
-            "associatedAt": now(),
-            "modifiedAt": now(),
-        }
+        return any(vars(each).get("arn", getattr(each, "arn", None)) == arn for each in known) or not arn.startswith(
+            f"arn:{self.partition}:iam:"
+        )
 
     def create_access_entry(self) -> ActionResult:
         """CreateAccessEntry."""
@@ -78,7 +41,8 @@ class Access(EKSOperations):
             refuse("entry-exists")
         if not self._principal_exists(principal):
             refuse("entry-principal")
-        return ActionResult({"accessEntry": self._new_entry(cluster, principal)})
+        made = new_entry(self._kept, cluster, principal, self.partition, self.params)
+        return ActionResult({"accessEntry": made})
 
     def describe_access_entry(self) -> ActionResult:
         """DescribeAccessEntry."""
@@ -105,11 +69,9 @@ class Access(EKSOperations):
     def associate_access_policy(self) -> ActionResult:
         """AssociateAccessPolicy."""
         key, policy = self._key(), self.params["policyArn"]
-        if policy not in map(self._policy_arn, POLICIES):
+        if policy not in [policy_arn(name, self.partition) for name in POLICIES]:
             refuse("policy-unknown", policy=policy)
-        scope = {"namespaces": [], **self.params["accessScope"]}
-        made = {"policyArn": policy, "accessScope": scope, "associatedAt": now(), "modifiedAt": now()}
-        self._kept.policies[key][policy] = made
+        made = associate(self._kept, key, policy, self.params["accessScope"])
         return ActionResult({"clusterName": key[0], "principalArn": key[1], "associatedAccessPolicy": made})
 
     def list_associated_access_policies(self) -> ActionResult:

@@ -18,7 +18,7 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-class EKSOperations(BaseResponse):  # type: ignore[misc]
+class EKSOperations(BaseResponse):
     """Operations on the state of one account and region."""
 
     def __init__(self) -> None:
@@ -49,6 +49,14 @@ class EKSOperations(BaseResponse):  # type: ignore[misc]
 
     def _arn(self, kind: str, *parts: str) -> str:
         return f"arn:{self.partition}:eks:{self.region}:{self.current_account}:{kind}/{'/'.join(parts)}"
+
+    def _caller(self) -> str:
+        """Returns the ARN of the user that signed the request."""
+        users = iam_backends[self.current_account][self.partition].users.values()
+        for user in users:
+            if any(key.access_key_id == self.get_access_key() for key in user.access_keys):
+                return str(user.arn)
+        return f"arn:{self.partition}:iam::{self.current_account}:root"
 
     def _role(self, arn: str) -> Any:
         """Returns moto's role of that ARN. None: there is none."""

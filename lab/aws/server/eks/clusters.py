@@ -7,6 +7,7 @@ from moto.core.responses import ActionResult, EmptyResult
 
 from lab.aws.server.cluster import CLUSTER
 from lab.aws.server.eks.base import EKSOperations, now
+from lab.aws.server.eks.entries import add_admin
 from lab.aws.server.refusal import refuse
 from lab.aws.server.store import Record, identifier
 
@@ -114,7 +115,7 @@ class Clusters(EKSOperations):
         """Adds the access entry of the creator, which EKS makes unless the request says otherwise."""
         access = cluster["accessConfig"]
         if access["bootstrapClusterCreatorAdminPermissions"] and access["authenticationMode"] != "CONFIG_MAP":
-            self._add_admin(name, self._caller())
+            add_admin(self._kept, name, self._caller(), self.partition)
 
     def describe_cluster(self) -> ActionResult:
         """DescribeCluster."""
@@ -162,12 +163,7 @@ class Clusters(EKSOperations):
             refuse("cluster-protected", name=name)
         del self._kept.clusters[name]
         self._ec2.delete_security_group(group_id=cluster["resourcesVpcConfig"]["clusterSecurityGroupId"])
-        for kept in (self._kept.addons, self._kept.entries, self._kept.policies):
-            for key in [key for key in kept if key[0] == name]:
-                kept.pop(key)
-        for key, association in list(self._kept.associations.items()):
-            if association.record["clusterName"] == name:
-                del self._kept.associations[key]
+        self._kept.forget_cluster(name)
         return ActionResult({"cluster": {**cluster, "status": "DELETING"}})
 
     def describe_cluster_versions(self) -> ActionResult:
@@ -204,4 +200,4 @@ class Clusters(EKSOperations):
             if any(record.get(name) == arn for name in names):
                 found: dict[str, str] = record["tags"]
                 return found
-        refuse("cluster-unknown", name=arn)
+        return refuse("cluster-unknown", name=arn)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from lab.aws.server.cluster import CLUSTER
+from lab.aws.server.ec2.hardware import Hardware
+from lab.aws.server.ec2.reservations import find_reservation
 from lab.aws.server.eks.base import now
 from lab.aws.server.faults import FAULTS
-from lab.aws.server.hardware import Hardware
 from lab.aws.server.node import Instance, node_manifest
 from lab.aws.server.quotas import vcpu_quota
 from lab.aws.server.refusal import reason, refusals
-from lab.aws.server.reservations import find_reservation
 from lab.aws.server.store import NodeGroup, Record, Region, identifier
 
 SCALE_DOWN_MINUTES = 40
@@ -18,7 +18,7 @@ SCALE_DOWN_MINUTES = 40
 latest/ug/ml/capacity-blocks-mng.adoc)."""
 
 
-def said(name: str, **values: object) -> str:
+def said(name: str, /, **values: object) -> str:
     """Returns a launch failure as EKS quotes it in a group's health."""
     return f"{refusals()[name]['code']} - {reason(name, **values)} Launching EC2 instance failed."
 

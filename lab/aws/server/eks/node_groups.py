@@ -6,9 +6,9 @@ from typing import Any
 from botocore.session import get_session
 from moto.core.responses import ActionResult
 
+from lab.aws.server.ec2.hardware import Hardware
 from lab.aws.server.eks import launches
 from lab.aws.server.eks.base import EKSOperations, now
-from lab.aws.server.hardware import Hardware
 from lab.aws.server.parameters import RELEASES
 from lab.aws.server.refusal import refuse
 from lab.aws.server.store import NodeGroup, Record, identifier
@@ -174,7 +174,9 @@ class NodeGroups(EKSOperations):
             if name in given:
                 group.record[name] = given[name]
         labels = given.get("labels", {})
-        kept = {key: value for key, value in group.record["labels"].items() if key not in labels.get("removeLabels", ())}
+        kept = {
+            key: value for key, value in group.record["labels"].items() if key not in labels.get("removeLabels", ())
+        }
         group.record["labels"] = {**kept, **labels.get("addOrUpdateLabels", {})}
         self._update_taints(group.record, given.get("taints", {}))
         group.record["modifiedAt"] = now()

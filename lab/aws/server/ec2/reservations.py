@@ -5,15 +5,15 @@ from typing import Any
 
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
-from lab.aws.server.hardware import Hardware
+from lab.aws.server.ec2.hardware import Hardware
 from lab.aws.server.refusal import refuse
 from lab.aws.server.store import Record, Region, identifier
 
 OFFERED_HOURS = dt.timedelta(days=1)
 """Time from the query to the start of an offered Capacity Block."""
 BLOCK_USD_PER_HOUR = 41.61
-"""Price of a p5en.48xlarge in a Capacity Block (docs.aws.amazon.com, EC2 Capacity Blocks pricing, 2026). The lab asks it
-for every type: nothing compares it."""
+"""Price of a p5en.48xlarge in a Capacity Block (docs.aws.amazon.com, EC2 Capacity Blocks pricing, 2026). The lab asks
+it for every type: nothing compares it."""
 
 
 def now() -> dt.datetime:

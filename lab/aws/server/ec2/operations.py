@@ -1,13 +1,12 @@
 """EC2: the calls that moto lacks, and what AWS refuses to delete while it is in use."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.responses import EC2Response
 
-from lab.aws.server import reservations
-from lab.aws.server.launch_template import check_launch_template
+from lab.aws.server.ec2 import reservations
+from lab.aws.server.ec2.launch_template import check_launch_template
 from lab.aws.server.refusal import refuse
 from lab.aws.server.store import REGIONS, Record, Region, identifier
 
@@ -19,7 +18,7 @@ RESERVATION_FILTERS = {
 }
 
 
-class LabEC2(EC2Response):  # type: ignore[misc]
+class LabEC2(EC2Response):
     """moto's EC2 with placement groups, capacity reservations, Capacity Blocks, and refusals."""
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lab.aws.server.hardware import EFA_TYPES, Hardware
+from lab.aws.server.ec2.hardware import EFA_TYPES, Hardware
 from lab.aws.server.refusal import refuse
 
 MARKET_TYPES = ("spot", "capacity-block", "interruptible-capacity-reservation")

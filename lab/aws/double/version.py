@@ -1,0 +1,3 @@
+"""The version of pulumi-aws that the double stands for."""
+
+VERSION = "7.51.1"

@@ -1,0 +1,1 @@
+"""EC2: moto's, with capacity, placement groups and refusals."""
