@@ -49,6 +49,7 @@ PLACE = (
     "nodes.nvme_path",
     "nodes.fabric",
     "nodes.taints",
+    "nodes.allow_replacement",
     "nodes.install",
     "nodes.usd_per_gpu_hour",
     "weights.kind",

@@ -45,6 +45,12 @@ class EksGpuNodesArgs(TypedDict):
     """Name of the placement group of the reservation. Unset: none; instances on demand with EFA get one."""
 
 
+def group_name(name: str, capacity: Capacity | None) -> str:
+    """Returns the resource name of a node group: another for each reservation, so that groups stand beside each "
+    "other."""
+    return f"{name}-{(capacity and capacity.id) or 'on-demand'}"
+
+
 class EksGpuNodes(pulumi.ComponentResource):
     """GPU nodes of an EKS cluster."""
 
@@ -59,7 +65,7 @@ class EksGpuNodes(pulumi.ComponentResource):
         self._capacity = read_section(Capacity, "capacity", dict(self._args.get("capacity") or {}))
         self._instance = find_instance(args["instance_type"])
         self._resource = described_gpu(self._instance.gpu).vendor.resource
-        self._key = f"{name}-{self._capacity.id or 'on-demand'}"
+        self._key = group_name(name, self._capacity)
         self._fabric = self._fabric_group() if args.get("efa") else None
         group = self._group(self._template())
         self.node_group = group.node_group_name

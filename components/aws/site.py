@@ -11,9 +11,10 @@ from pulumi_kubernetes import Provider
 from components.aws.account import preflight
 from components.aws.device_plugins import DevicePlugins
 from components.aws.eks_cluster import EksCluster
-from components.aws.eks_gpu_nodes import EksGpuNodes
+from components.aws.eks_gpu_nodes import EksGpuNodes, group_name
 from components.aws.eks_network import EksNetwork
 from components.aws.kubeconfig import TOKEN_COMMAND, kubeconfig
+from components.aws.replaced_nodes import refuse_replacement
 from components.aws.stack_tag import STACK_TAG
 from components.aws.weight_mirror import WeightMirror
 from components.planned.verdict import accepted_plan
@@ -24,6 +25,8 @@ from config.stack import sections
 from config.stack.from_pulumi import RunningStack
 from config.stack.sections.aws_contradictions import mirror_prefixes
 from planner.stack_request import request_of_stack
+
+_GROUP = "nodes"
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,13 @@ def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
     request = request_of_stack(stack.config, stack.lock)
     plan = accepted_plan(request)
     account = preflight.checked_account(stack.config, place, request, plan)
-    options = pulumi.ResourceOptions(provider=_provider(place.region))
     nodes = stack.config.nodes
-    cluster = _made(place, nodes, options) if place.makes_cluster else _found(place, nodes, options)
     efa = nodes.fabric is not None and plan.pods.nodes_per_server > 1
+    refuse_replacement(group_name(_GROUP, nodes.capacity), nodes, plan, efa=efa)
+    options = pulumi.ResourceOptions(provider=_provider(place.region))
+    cluster = _made(place, nodes, options) if place.makes_cluster else _found(place, nodes, options)
     group = EksGpuNodes(
-        "nodes",
+        _GROUP,
         {
             "cluster_name": cluster.name,
             "vpc_id": cluster.vpc,

@@ -54,15 +54,21 @@ def is_made_anew(api: ClusterApi, identifier: str, provider: str) -> bool:
     return bool(recorded.objects)
 
 
-def recorded_cluster(provider: str) -> RecordedCluster | None:
-    """Returns the cluster of the stack's last state. None: the state has none, or cannot be read."""
+def recorded_resources() -> Mapping[str, Mapping[str, Any]]:
+    """Returns type and outputs of each resource of the stack's last state, by URN. Empty: it cannot be read."""
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     try:
         answer = pulumi.runtime.invoke(_STATE, {"stackName": stack}).value or {}
     except Exception as fault:  # the engine gives no narrower class
         pulumi.log.debug(f"the stack's state cannot be read: {fault}")
-        return None
+        return {}
     resources: Mapping[str, Mapping[str, Any]] = answer.get("outputs") or {}
+    return resources
+
+
+def recorded_cluster(provider: str) -> RecordedCluster | None:
+    """Returns the cluster of the stack's last state. None: the state has none, or cannot be read."""
+    resources = recorded_resources()
     recorded: Mapping[str, Any] = next(
         (
             each["outputs"]

@@ -141,6 +141,8 @@ class Nodes(TypedDict):
     """Network between the nodes' GPUs; unset: none."""
     taints: NotRequired[Sequence[Taint]]
     """Taints that the nodes carry."""
+    allow_replacement: NotRequired[bool]
+    """Let an update of `eks` replace nodes that run: the server stops, and its weights are staged again."""
     install: NotRequired[Sequence[Installation]]
     """What the stack installs in a cluster that lacks it: `leaderworkerset`, the controller for servers over several
     nodes. Unset: nothing."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, Strict, ValidationInfo, field_validator, model_validator
+from pydantic import Field, Strict, StrictBool, ValidationInfo, field_validator, model_validator
 
 from config.catalogue import NotInCatalogueError, find_instance
 from config.matching import Matching
@@ -155,6 +155,8 @@ class Nodes(Section):
     """Network between the nodes' GPUs; unset: none."""
     taints: Sequence[Taint] = ()
     """Taints that the nodes carry."""
+    allow_replacement: StrictBool = False
+    """Let an update of `eks` replace nodes that run: the server stops, and its weights are staged again."""
     install: Sequence[Installation] = ()
     """What the stack installs in a cluster that lacks it: `leaderworkerset`, the controller for servers over several
     nodes. Unset: nothing."""
