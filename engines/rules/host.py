@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+from config.catalogue import find_instance
 from config.units import GIB
 from engines.finding import Finding, rejected, unknown, warning
 from engines.request import FitRequest
@@ -22,6 +23,10 @@ PROCESS_MEMORY_PER_GPU = 12 * GIB
 
 BASE_MEMORY = 16 * GIB
 """Host memory of the API server and the engine's core."""
+
+ALLOCATABLE_SHARE = 0.9
+"""Share of an instance's memory that pods get: our own choice. The kernel, the kubelet and its eviction threshold take
+about 1.3 GiB of 16, and less of more."""
 
 _LEAST_STARTUP_SECONDS = 600
 """github.com/kserve/kserve/issues/5062: a mid-size model alone takes 10 minutes."""
@@ -78,6 +83,7 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
     kept = kept_in_host_memory(request, gpus_in_pod)
     needed += kept
     yield from _keeps(request, kept)
+    yield from _instance_room(request, needed)
     if request.host_memory_bytes is not None and request.host_memory_bytes < needed:
         yield warning(
             "host_memory_small",
@@ -90,6 +96,21 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
             "startup_limit_short",
             f"The server has {request.startup_seconds:.0f} s to start; loading takes {load_seconds:.0f} s, and a limit "
             f"below {_LEAST_STARTUP_SECONDS} s ends healthy servers.",
+        )
+
+
+def _instance_room(request: FitRequest, needed: int) -> Iterator[Finding]:
+    """A pod that no instance of the stack's type has the memory for: it would stay pending."""
+    if request.instance_type is None or request.deployment is None:
+        return
+    memory = find_instance(request.instance_type).memory_bytes
+    room, asked = ALLOCATABLE_SHARE * memory, request.host_memory_bytes or needed
+    if asked > room:
+        yield rejected(
+            "instance_memory_too_small",
+            f"The server's pods ask for {asked / GIB:.0f} GiB of memory, and pods get at most {room / GIB:.0f} of the "
+            f"{memory / GIB:.0f} GiB of {request.instance_type}.",
+            f"Set engine.memory to at most {int(room / GIB)}Gi, or take a larger type.",
         )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from engines.plan import Plan, Pods
-from engines.request import Deployment
+from engines.request import Deployment, FitRequest
 from engines.rules.deployment import pods_of
+from planner import fit
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 KIMI = {"model": "kimi-k2.5", "gpu": "h100"}
@@ -78,3 +79,20 @@ def test_what_does_not_depend_on_the_model_is_checked_for_a_model_that_is_not_kn
     rejected = plan("acme/tiny", tensor_parallel=16, extra_args=("--no-such-flag",))
     assert rejected.verdict == "rejected"
     assert codes(rejected) == {"model_not_in_catalogue", "layout_exceeds_gpus", "argument_not_known"}
+
+
+@pytest.mark.parametrize(("memory", "refused"), [(None, True), (15, True), (14, False)])
+def test_pods_for_which_no_instance_has_the_memory_are_refused(memory: int | None, refused: bool) -> None:
+    """A g6.xlarge has 16 GiB, of which pods get about 14.7; without a stated memory, the plan asks for 28."""
+    request = FitRequest(
+        model="meta-llama/Llama-3.1-8B-Instruct",
+        gpu="l4",
+        gpus_per_node=1,
+        instance_type="g6.xlarge",
+        max_model_len=16384,
+        host_memory_bytes=memory and memory * GIB,
+        deployment=Deployment(nodes=1, volume_has_size=False),
+    )
+    found = [problem for problem in fit(request).problems if problem.code == "instance_memory_too_small"]
+    assert bool(found) is refused
+    assert all("engine.memory to at most 14Gi" in problem.fix for problem in found)
