@@ -74,17 +74,22 @@ def gigabytes(size: float) -> str:
 
 
 def machine(stack: StackAt) -> str | None:
-    """The GPUs of a stack with their layout, such as `2 nodes of 8 H100 SXM, TP8 PP2`."""
+    """The GPUs of a stack with their layout, such as `2 nodes of 8 H100 SXM, TP8 PP2`; in AWS its instances."""
     nodes = stack.sections.get("nodes") or {}
     if not isinstance(nodes, dict) or not stack.plan:
         return None
-    names = nodes.get("names")
-    count = len(names) if isinstance(names, list) and names else 1
-    gpu = nodes.get("gpu")
-    gpus = f"{nodes.get('gpus_per_node')} {_title(str(gpu))}" if gpu else "no GPU"
     layout = stack.plan.get("layout", {})
     sizes = " ".join(f"{name.upper()}{size}" for name, size in layout.items() if size > 1)
-    return (f"{count} nodes of {gpus}" if count > 1 else gpus) + (f", {sizes}" if sizes else "")
+    return _hardware(nodes) + (f", {sizes}" if sizes else "")
+
+
+def _hardware(nodes: dict[str, Any]) -> str:
+    if nodes.get("instance_type"):
+        return f"{nodes.get('count')} x {nodes['instance_type']}"
+    names, gpu = nodes.get("names"), nodes.get("gpu")
+    count = len(names) if isinstance(names, list) and names else 1
+    gpus = f"{nodes.get('gpus_per_node')} {_title(str(gpu))}" if gpu else "no GPU"
+    return f"{count} nodes of {gpus}" if count > 1 else gpus
 
 
 def _rows(before: StackAt | None, after: StackAt | None) -> Iterator[Row]:

@@ -8,7 +8,7 @@ import pytest
 from review.__main__ import status
 from review.change import Report, StackChange, compare
 from review.checkout import StackAt
-from review.figures import MINUS
+from review.figures import MINUS, machine
 from review.markdown import LIMIT, MARKER, markdown
 from review.phrases import headline, notes, problems
 from review.terminal import as_json, terminal
@@ -36,6 +36,12 @@ def changed(before: StackAt | None, after: StackAt | None) -> StackChange:
 
 def figures(change: StackChange) -> dict[str, tuple[str, str, str]]:
     return {row.label: (row.before, row.after, row.change) for row in change.rows}
+
+
+def test_nodes_in_aws_are_named_by_their_instances() -> None:
+    nodes = {"kind": "eks", "instance_type": "p5en.48xlarge", "count": 2, "zone": "use2-az1"}
+    assert machine(stack(sections={**SECTIONS, "nodes": nodes})) == "2 x p5en.48xlarge, TP8"
+    assert machine(stack()) == "8 H200, TP8"
 
 
 def test_only_what_differs_is_reported_worst_first() -> None:
