@@ -87,7 +87,7 @@ def _network_policy(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iter
 
 def _pod_security(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
     for pod in pods(resources):
-        if _is_device_plugin(pod):
+        if _is_device_plugin(pod) or _is_controller(pod):
             continue
         for fault in _pod_faults(pod):
             yield Violation(f"{pod.owner.name} {fault}", pod.owner)
@@ -113,6 +113,11 @@ def _is_device_plugin(pod: Pod) -> bool:
     """Device plugins register with the kubelet through a directory of the node."""
     is_daemon = pod.owner.kind == "DaemonSet" and pod.owner.namespace == "kube-system"
     return is_daemon and "device-plugin" in str(at(pod.owner.properties, "metadata", "name") or pod.owner.name)
+
+
+def _is_controller(pod: Pod) -> bool:
+    """The controller of LeaderWorkerSets makes pods, and so needs a token of the API server."""
+    return pod.owner.kind == "Deployment" and pod.owner.namespace == "lws-system"
 
 
 def _has_key(pod: Pod) -> bool:
