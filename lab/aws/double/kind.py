@@ -87,8 +87,7 @@ def code_of(fault: ClientError) -> str:
 def gone(fault: ClientError) -> bool:
     """Whether the error says that there is no such resource."""
     code = code_of(fault)
-    named = ("ResourceNotFoundException", "NoSuchEntity", "NotFoundException", "NoSuchBucket", "404")
-    return code in named or code.endswith((".NotFound", ".Unknown", "NotFound"))
+    return code == "404" or "NotFound" in code or code.startswith("NoSuch") or code.endswith(".Unknown")
 
 
 def found(call: Callable[..., Any], **parameters: Any) -> Any:

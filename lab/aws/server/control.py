@@ -16,6 +16,7 @@ from lab.aws.server.eks import launches
 from lab.aws.server.faults import FAULTS
 from lab.aws.server.refusal import Refused
 from lab.aws.server.store import REGIONS, NodeGroup, Record, Region
+from lab.aws.server.tokens import review
 
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 PREFIX = "/lab/"
@@ -83,6 +84,7 @@ ACTIONS: dict[str, Callable[[Record], Record]] = {
     "quotas": set_quotas,
     "replace-node": replace_node,
     "pod-identity": known_identity,
+    "token-review": review,
 }
 
 

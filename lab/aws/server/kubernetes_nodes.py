@@ -1,5 +1,6 @@
 """Nodes of the lab's cluster: simulated ones, whose devices appear when the pod of a device plugin runs on them."""
 
+import time
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
@@ -14,6 +15,10 @@ from lab.aws.server.store import Record
 
 PLUGINS = {"aws-efa-k8s-device-plugin": EFA, "k8s-device-plugin": GPU}
 """Resource of a device plugin by a part of its image's name. The first that matches counts."""
+
+
+PAUSE_SECONDS = 0.5
+"""Pause between two attempts to watch."""
 
 
 class KubernetesNodes:
@@ -44,7 +49,8 @@ class KubernetesNodes:
                 for event in watch.stream(self._api.list_pod_for_all_namespaces):  # type: ignore[no-untyped-call]
                     self._see(event["object"])
             except (ApiException, HTTPError):
-                continue
+                # The API server starts after this server.
+                time.sleep(PAUSE_SECONDS)
 
     def _see(self, pod: Any) -> None:
         """Adds the devices of a node if the pod is that of a running device plugin."""
