@@ -1,13 +1,14 @@
-"""Command line of the report: `python -m review plan --base REF`.
+"""Command line of the report: `python -m review plan | preview`.
 
-Exit status: 0 every stack that changes fits, 1 one is rejected or invalid, 2 no report or not posted, 3 one is unknown.
+Exit status of `plan` and `preview`: 0 every stack that changes fits, 1 one is rejected, invalid or refused, 2 no report
+or not posted, 3 one is unknown, 4 another report than the one that `--expect` names.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import TextIOWrapper
@@ -16,6 +17,7 @@ from signal import SIG_DFL, SIGPIPE, signal
 
 from review.change import Report, compare
 from review.checkout import (
+    SHORT,
     ReviewError,
     commit_of,
     extracted_base,
@@ -28,22 +30,37 @@ from review.markdown import markdown
 from review.terminal import as_json, terminal
 
 _FORMATS = {"markdown": markdown, "json": as_json, "terminal": terminal}
-_SHORT = 7
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns the exit status."""
     options = parser().parse_args(arguments)
     try:
-        report = planned_report(options.base)
+        report = _previewed(options) if options.command == "preview" else planned_report(options.base)
         if text := _FORMATS[options.format](report):
             print(text.rstrip("\n"), flush=True)
         if options.post:
-            _publish(markdown(report), options.login)
+            _publish(options, markdown(report))
     except ReviewError as error:
-        print(f"review plan: {error}", file=sys.stderr)
+        print(f"review {options.command}: {error}", file=sys.stderr)
         return 2
+    if options.command == "preview" and options.expect not in (None, report.fingerprint):
+        print(
+            f"review preview: --expect {options.expect}: the report has the fingerprint {report.fingerprint}: stack or "
+            "change is not the one that was reviewed; review this report",
+            file=sys.stderr,
+        )
+        return 4
     return status(report)
+
+
+def _previewed(options: Namespace) -> Report:
+    # Imported here because `review plan` needs no engine.
+    from review.deployed.preview import previewed_report
+
+    packs = [word for path in options.policy_pack for word in ("--policy-pack", path)]
+    configs = [word for path in options.policy_pack_config for word in ("--policy-pack-config", path)]
+    return previewed_report(options.stack, [*packs, *configs])
 
 
 def planned_report(base: str) -> Report:
@@ -55,9 +72,9 @@ def planned_report(base: str) -> Report:
             before, fault = plan_base(extracted.root)
         after = planning.result()
     stacks, unchanged = compare(before, after)
-    head = reviewed_commit(extracted.commit)[:_SHORT]
+    head = reviewed_commit(extracted.commit)[:SHORT]
     return Report(
-        base=extracted.commit[:_SHORT],
+        base=extracted.commit[:SHORT],
         head=f"{head} with uncommitted changes" if has_changes() else head,
         stacks=stacks,
         unchanged=unchanged,
@@ -67,23 +84,27 @@ def planned_report(base: str) -> Report:
 
 def status(report: Report) -> int:
     """The exit status that follows from the verdicts of what changes."""
-    if report.verdicts & {"rejected", "invalid"}:
+    if report.verdicts & {"rejected", "invalid", "refused"}:
         return 1
     return 3 if "unknown" in report.verdicts else 0
 
 
-def _publish(text: str, login: str) -> None:
+def _publish(options: Namespace, text: str) -> None:
     """Adds the report to the summary of the workflow's run, and posts it. A fork's token may not post: no failure."""
     # Imported here because it imports an HTTP client, which takes longer than the report.
     from review.github import ACTIONS_LOGIN, NotPermittedError, post, pull_request
+    from review.markdown import MARKER, PREVIEW_MARKER
+
+    marker = PREVIEW_MARKER if options.command == "preview" else MARKER
+    login = options.login or ACTIONS_LOGIN
 
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)
     try:
-        print(f"review plan: {post(text, pull_request(), login or ACTIONS_LOGIN)}", file=sys.stderr)
+        print(f"review {options.command}: {post(text, pull_request(), login, marker=marker)}", file=sys.stderr)
     except NotPermittedError as error:
-        print(f"review plan: {error}; the report is in the run's summary", file=sys.stderr)
+        print(f"review {options.command}: {error}; the report is in the run's summary", file=sys.stderr)
 
 
 def parser() -> ArgumentParser:
@@ -91,20 +112,33 @@ def parser() -> ArgumentParser:
     top = ArgumentParser(
         prog="python -m review", description="What a change of stack files means. Run it in the program's directory."
     )
-    commands = top.add_subparsers(required=True, metavar="plan")
+    commands = top.add_subparsers(dest="command", required=True, metavar="plan | preview")
     planning = commands.add_parser(
         "plan",
         help="compare the plans of all stacks with those of another commit; needs no secret, no state and no cluster",
     )
     planning.add_argument("--base", required=True, metavar="REF", help="branch, tag or commit to compare with")
-    planning.add_argument("--format", choices=tuple(_FORMATS), default="terminal", help="default: terminal")
-    planning.add_argument(
-        "--post",
-        action="store_true",
-        help="in a workflow of GitHub: also write the report to the run's summary and to one comment of the pull "
-        "request, with the token in GITHUB_TOKEN",
+    previewing = commands.add_parser(
+        "preview",
+        help="what `pulumi up` would do to deployed stacks, whether serving stops, and the way back; needs `pulumi`, "
+        "the backend and its secrets",
     )
-    planning.add_argument("--login", metavar="NAME", help="who owns that token; default: the workflow's own")
+    previewing.add_argument(
+        "--stack", action="append", required=True, metavar="NAME", help="may be given several times"
+    )
+    previewing.add_argument("--policy-pack", action="append", default=[], metavar="DIR", help="as for `pulumi preview`")
+    previewing.add_argument("--policy-pack-config", action="append", default=[], metavar="FILE", help="likewise")
+    previewing.add_argument("--expect", metavar="FINGERPRINT", help="fail if the report is not the one that has it")
+    for command in (planning, previewing):
+        command.add_argument("--format", choices=tuple(_FORMATS), default="terminal", help="default: terminal")
+    for command in (planning, previewing):
+        command.add_argument(
+            "--post",
+            action="store_true",
+            help="in a workflow of GitHub: also write the report to the run's summary and to one comment of the pull "
+            "request, with the token in GITHUB_TOKEN",
+        )
+        command.add_argument("--login", metavar="NAME", help="who owns that token; default: the workflow's own")
     return top
 
 

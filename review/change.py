@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from promotion.proof import Proof
 from review.checkout import StackAt, Stacks
+from review.deployed.events import EngineRun
+from review.deployed.interruption import Interruption
 from review.figures import Row, rows
 from review.text import without_credentials
 from stager.listing import Listing, RemoteFile
 
-_ORDER = ("invalid", "rejected", "unknown", "tight", "fits", "deleted")
+_ORDER = ("invalid", "rejected", "refused", "unknown", "tight", "fits", "deleted")
 """Verdicts as a report lists them: first what needs a decision."""
 
+_DIGITS = 16
 _HIDDEN = "(not shown)"
 _SECRET_WORDS = {"key", "token", "secret", "password"}
 
@@ -40,12 +45,31 @@ class LockedFile:
 
 
 @dataclass(frozen=True)
+class Deployment:
+    """What the engine says of a stack that is previewed."""
+
+    run: EngineRun
+    serving: Interruption | None = None
+    """None: the preview failed before the engine knew the steps."""
+    proof: Proof | None = None
+    """None: the stack names no stack that runs its releases first."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether `pulumi up` would refuse the change."""
+        return self.run.failed or (self.proof is not None and self.proof.is_refused)
+
+
+@dataclass(frozen=True)
 class StackChange:
     """One stack whose file, lock or plan differs. One of the sides may be missing, but not both."""
 
     file: str
     before: StackAt | None
+    """With `deployment`, what the stack runs now."""
     after: StackAt | None
+    deployment: Deployment | None = None
+    """None: only plans are compared."""
 
     @property
     def name(self) -> str:
@@ -66,8 +90,11 @@ class StackChange:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the new side; `deleted` if there is none."""
-        return self.after.verdict if self.after else "deleted"
+        """The verdict on the new side; `deleted` if there is none, `refused` if only `pulumi up` refuses it."""
+        verdict = self.after.verdict if self.after else "deleted"
+        if self.deployment and self.deployment.is_refused and verdict not in ("rejected", "invalid"):
+            return "refused"
+        return verdict
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -113,7 +140,7 @@ class Report:
     """Every stack that changes, with the commits that were compared."""
 
     base: str
-    """Short commit of the base."""
+    """Short commit of the base. Empty: compared with what is deployed."""
     head: str
     """Short commit of the working tree."""
     stacks: Sequence[StackChange] = ()
@@ -121,6 +148,20 @@ class Report:
     """Stacks that are the same on both sides."""
     notes: Sequence[str] = ()
     """What a reader must know about the comparison itself."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the stacks, their verdicts, plans and steps: another one is another change."""
+        said = [
+            [
+                stack.file,
+                stack.verdict,
+                stack.after_or_empty.plan,
+                stack.deployment and asdict(stack.deployment)["run"]["steps"],
+            ]
+            for stack in self.stacks
+        ]
+        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:_DIGITS]
 
     @property
     def verdicts(self) -> set[str]:
@@ -135,8 +176,12 @@ def compare(before: Stacks, after: Stacks) -> tuple[list[StackChange], int]:
         for file in sorted(before.keys() | after.keys())
         if _differ(before.get(file), after.get(file))
     ]
-    ordered = sorted(changes, key=lambda change: (_ORDER.index(change.verdict), change.file))
-    return ordered, len(after.keys() - {change.file for change in changes})
+    return in_order(changes), len(after.keys() - {change.file for change in changes})
+
+
+def in_order(changes: Iterable[StackChange]) -> list[StackChange]:
+    """The changes in the order of a report."""
+    return sorted(changes, key=lambda change: (_ORDER.index(change.verdict), change.file))
 
 
 def _differ(before: StackAt | None, after: StackAt | None) -> bool:

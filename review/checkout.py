@@ -25,6 +25,9 @@ from stager.lockfile import read_lock
 
 _STACK_FILE = re.compile(r"Pulumi\..+\.yaml", re.DOTALL)
 
+SHORT = 7
+"""Digits of a commit in a report."""
+
 _MOST_SAID = 300
 """Characters of another commit's error."""
 

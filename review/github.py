@@ -61,17 +61,23 @@ def pull_request(environment: Mapping[str, str] = os.environ) -> PullRequest:
 
 
 def post(
-    text: str, target: PullRequest, login: str = ACTIONS_LOGIN, transport: httpx2.BaseTransport | None = None
+    text: str,
+    target: PullRequest,
+    login: str = ACTIONS_LOGIN,
+    transport: httpx2.BaseTransport | None = None,
+    marker: str = MARKER,
 ) -> str:
     """Makes the pull request show the report: empty text where nothing changes. Returns what was done.
+
+    `marker`: first line of the comment.
 
     Raises NotPermittedError if the token may not write, and ReviewError for every other answer that is not a success.
     """
     with _client(target, transport) as client:
-        own = next(_own_comments(client, target, login), None)
+        own = next(_own_comments(client, target, login, marker), None)
         if own is None and not text:
             return "nothing to post"
-        wanted = text or NOTHING
+        wanted = text or NOTHING[marker]
         if own is None:
             _asked(client, "POST", f"/repos/{target.repository}/issues/{target.number}/comments", {"body": wanted})
             return "posted a comment"
@@ -90,7 +96,7 @@ def _client(target: PullRequest, transport: httpx2.BaseTransport | None) -> http
     return httpx2.Client(base_url=target.api, headers=headers, timeout=_TIMEOUT_SECONDS, transport=transport)
 
 
-def _own_comments(client: httpx2.Client, target: PullRequest, login: str) -> Iterator[dict[str, Any]]:
+def _own_comments(client: httpx2.Client, target: PullRequest, login: str, marker: str) -> Iterator[dict[str, Any]]:
     """Comments of the login that begin with the marker, oldest first, over all pages."""
     page = 0
     while True:
@@ -99,7 +105,7 @@ def _own_comments(client: httpx2.Client, target: PullRequest, login: str) -> Ite
         comments = _asked(client, "GET", path)
         for comment in comments:
             author = (comment.get("user") or {}).get("login")  # a deleted account has no user
-            if author == login and str(comment.get("body")).startswith(MARKER):
+            if author == login and str(comment.get("body")).startswith(marker):
                 yield comment
         if len(comments) < _PER_PAGE:
             return

@@ -11,20 +11,32 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from review.change import LockedFile, Report, Setting, StackChange
+from review.deployed.events import EngineRun, Step
 from review.figures import Row, gigabytes
-from review.phrases import counted, headline, new_warnings, notes, problems
+from review.phrases import counted, headline, new_warnings, notes, problems, shortened, steps_title
 from review.text import code, code_block, prose
 
-MARKER = "<!-- heavylift:review -->"
-"""First line of the comment, by which the next run finds it."""
+MARKER, PREVIEW_MARKER = "<!-- heavylift:review -->", "<!-- heavylift:preview -->"
+"""First lines of the comments of `review plan` and `review preview`, by which the next run finds them."""
 
 LIMIT = 60_000
 """Characters of a report; GitHub refuses more than 65,536 in a comment."""
 
-NOTHING = f"{MARKER}\nThis pull request changes the plan of no stack.\n"
+NOTHING = {
+    MARKER: f"{MARKER}\nThis pull request changes the plan of no stack.\n",
+    PREVIEW_MARKER: f"{PREVIEW_MARKER}\nThis pull request changes nothing that is deployed.\n",
+}
 """Stands in a comment whose earlier report no longer holds."""
 
-_ICONS = {"fits": "✅", "tight": "⚠️", "rejected": "❌", "invalid": "❌", "unknown": "❔", "deleted": "🗑️"}
+_ICONS = {
+    "fits": "✅",
+    "tight": "⚠️",
+    "rejected": "❌",
+    "invalid": "❌",
+    "refused": "❌",
+    "unknown": "❔",
+    "deleted": "🗑️",
+}
 _WAY_TO_ALL = "`python -m review plan --base REF` prints everything."
 _ROOM_FOR_NOTES = 500
 _MOST_FILES = 50
@@ -52,7 +64,8 @@ def markdown(report: Report) -> str:
         return ""
     footer = _footer(report)
     parts = [part for change in report.stacks for part in _parts(change)]
-    room = LIMIT - len(MARKER) - len(footer) - _ROOM_FOR_NOTES
+    marker = MARKER if report.base else PREVIEW_MARKER
+    room = LIMIT - len(marker) - len(footer) - _ROOM_FOR_NOTES
     kept = _fitting(parts, room)
     left_out = len(parts) - len(kept)
     cut = (
@@ -62,7 +75,7 @@ def markdown(report: Report) -> str:
     )
     titles = [part for part in kept if part.rank is _Rank.VERDICT]
     body = [part.text for part in kept] if len(kept) > len(titles) else _titles(report, titles, room)
-    return "\n\n".join([MARKER + "\n" + body[0], *body[1:], *cut, footer]) + "\n"
+    return "\n\n".join([marker + "\n" + body[0], *body[1:], *cut, footer]) + "\n"
 
 
 def _fitting(parts: list[_Part], room: int) -> list[_Part]:
@@ -98,19 +111,36 @@ def _parts(change: StackChange) -> Iterator[_Part]:
     name = change.name if len(change.name) <= _MOST_NAME else change.name[: _MOST_NAME - 1] + "…"
     yield _Part(_Rank.VERDICT, f"### {_ICONS[change.verdict]} {code(name)} {headline(change, prose)}")
     if wrong := list(problems(change)):
-        kind = "CAUTION" if change.verdict in ("rejected", "invalid") else "WARNING"
+        kind = "CAUTION" if change.verdict in ("rejected", "invalid", "refused") else "WARNING"
         reasons = "\n>\n".join(f"> {_named(*each)}" for each in wrong)
         yield _Part(_Rank.REASONS, f"> [!{kind}]\n{reasons}")
-    if said := list(notes(change)):
+    if said := list(notes(change, prose)):
         yield _Part(_Rank.REASONS, "\n\n".join(said))
     if change.rows:
         yield _Part(_Rank.FIGURES, _table(change))
     if warned := list(new_warnings(change)):
         yield _details(counted(len(warned), "new warning"), "\n".join(f"- {_named(*each)}" for each in warned))
+    if change.deployment:
+        yield from _deployment(change.deployment.run)
     if change.files:
         yield _details(_files_title(change), _files(change.files))
     if change.settings:
         yield _details(f"{counted(len(change.settings), 'key')} of the stack file", _settings(change.settings))
+
+
+def _deployment(run: EngineRun) -> Iterator[_Part]:
+    """The steps, and what policies advise."""
+    if run.steps:
+        yield _details(steps_title(run.steps), code_block([_step(step) for step in run.steps[:_MOST_FILES]], "diff"))
+    if advised := [each for each in run.violations if not each.is_mandatory]:
+        lines = "\n".join(f"- {_named(each.rule, each.message)}" for each in advised)
+        yield _details(f"policies: {counted(len(advised), 'advisory violation')}", lines)
+
+
+def _step(step: Step) -> str:
+    mark = {"create": "+", "delete": "-"}.get(step.operation, "!")
+    again = " (replaced)" if step.operation == "replace" else ""
+    return f"{mark} {step.kind} {step.name}{again}  {shortened(step.paths)}".rstrip()
 
 
 def _named(name: str, text: str) -> str:
@@ -119,7 +149,8 @@ def _named(name: str, text: str) -> str:
 
 def _table(change: StackChange) -> str:
     if change.kind == "changed":
-        head = ["| | before | after | |", "|:--|--:|--:|:--|"]
+        names = "deployed | proposed" if change.deployment else "before | after"
+        head = [f"| | {names} | |", "|:--|--:|--:|:--|"]
         lines = [f"| {row.label} | {_cell(row, row.before)} | {_new(row)} | {row.change} |" for row in change.rows]
     else:
         head = ["| | |", "|:--|--:|"]
@@ -173,5 +204,10 @@ def _details(title: str, text: str) -> _Part:
 
 def _footer(report: Report) -> str:
     others = f"{counted(report.unchanged, 'other stack')} unchanged"
-    facts = [f"{code(report.head)} onto {code(report.base)}", "plans only: no state and no cluster was read", others]
+    read = (
+        [f"{code(report.head)} onto {code(report.base)}", "plans only: no state and no cluster was read"]
+        if report.base
+        else [f"{code(report.head)} onto what is deployed", f"fingerprint {code(report.fingerprint)}"]
+    )
+    facts = [*read, others]
     return "\n\n".join([f"<sub>{' · '.join([*facts, *map(prose, report.notes)])}</sub>"])

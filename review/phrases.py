@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from config.units import duration
-from review.change import StackChange
+from review.change import Deployment, StackChange
 from review.checkout import StackAt
+from review.deployed.events import Step
 from review.figures import HOURS_PER_MONTH, MINUS, cost_per_hour, dollars, gigabytes, machine, staged_bytes
+
+_MOST_PATHS = 5
 
 _VERDICTS = {
     "fits": "fits",
     "tight": "is tight",
     "rejected": "is rejected: `pulumi up` would create nothing",
+    "refused": "is refused: `pulumi up` would create nothing",
     "unknown": "is unknown to the planner",
     "invalid": "is invalid: `pulumi up` would create nothing",
     "deleted": "has no stack file any more",
@@ -27,13 +32,16 @@ def headline(change: StackChange, escaped: Callable[[str], str]) -> str:
     return " · ".join(_headline(change, escaped))
 
 
-def notes(change: StackChange) -> Iterator[str]:
-    """What follows from the change, one sentence or two each."""
+def notes(change: StackChange, escaped: Callable[[str], str]) -> Iterator[str]:
+    """What follows from the change, one sentence or two each. `escaped`: as for `headline`."""
     if change.kind == "deleted":
         yield (
             "What the stack runs goes on running: `pulumi destroy` ends it, and needs its stack file. Restore the file "
             "first if the stack still exists."
         )
+        return
+    if change.deployment:
+        yield from (f"**{title}** {escaped(text)}" for title, text in _deployment_notes(change, change.deployment))
         return
     if change.before and not change.settings and change.before.sections == change.after_or_empty.sections:
         yield (
@@ -53,6 +61,8 @@ def problems(change: StackChange) -> Iterator[tuple[str, str]]:
         yield "", fault
     for problem in (after.plan or {}).get("problems", ()):
         yield str(problem["code"]), f"{problem['message']} {problem['fix']}".strip()
+    if change.verdict == "refused" and change.deployment:
+        yield from _refusals(change.deployment)
 
 
 def new_warnings(change: StackChange) -> Iterator[tuple[str, str]]:
@@ -60,6 +70,42 @@ def new_warnings(change: StackChange) -> Iterator[tuple[str, str]]:
     sides = (change.before, change.after)
     old, new = ([dict(each) for each in ((side and side.plan) or {}).get("warnings", ())] for side in sides)
     yield from ((str(each["code"]), str(each["message"])) for each in new if each not in old)
+
+
+def steps_title(steps: Sequence[Step]) -> str:
+    """How many resources are created, updated, replaced and deleted."""
+    counts = Counter(step.operation for step in steps)
+    order = ("create", "update", "replace", "delete")
+    return ", ".join(f"{counts[operation]} to {operation}" for operation in order if counts[operation])
+
+
+def shortened(paths: Sequence[str]) -> str:
+    """The first few paths, and how many more."""
+    more = len(paths) - _MOST_PATHS
+    return ", ".join(paths[:_MOST_PATHS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _refusals(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """Why the engine or the promotion refuses the change."""
+    for violation in deployment.run.violations:
+        if violation.is_mandatory:
+            yield violation.rule, violation.message
+    for error in deployment.run.errors:
+        yield "", error
+    if deployment.proof and deployment.proof.is_refused:
+        yield from (("promotion", reason) for reason in deployment.proof.reasons)
+
+
+def _deployment_notes(change: StackChange, deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """What happens, the way back, and where the release ran: a title and a text each."""
+    if serving := deployment.serving:
+        yield "Then", serving.then
+        yield "Back", serving.back
+    if (proof := deployment.proof) and change.verdict not in ("rejected", "invalid"):
+        if proof.evidence:
+            yield "Proven:", f"{proof.evidence}."
+        elif proof.allowed:
+            yield "Not proven,", f"and let through by promotion.allow_unproven: {'; '.join(proof.reasons)}."
 
 
 def counted(number: int, thing: str) -> str:
@@ -80,6 +126,8 @@ def _headline(change: StackChange, escaped: Callable[[str], str]) -> Iterator[st
     old, new = (machine(side) if side else None for side in (change.before, change.after))
     if new and old != new:
         yield escaped(f"{old} → {new}" if old else new)
+    if change.deployment and change.deployment.serving and change.verdict != "refused":
+        yield escaped(change.deployment.serving.headline)
     yield from _context(change)
     if change.kind == "changed" and change.stages_other_weights and (size := staged_bytes(change.after_or_empty)):
         yield f"stages {gigabytes(size)} first"

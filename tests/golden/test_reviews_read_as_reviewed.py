@@ -18,6 +18,7 @@ from review.markdown import markdown
 from stager.listing import Listing, RemoteFile
 from stager.lockfile import render_lock
 from tests.program import PROGRAM
+from tests.review_cases import PREVIEWS
 
 GOLDEN = Path(__file__).parent / "review"
 KIMI = "moonshotai/Kimi-K2.5"
@@ -124,7 +125,7 @@ def test_a_comment_reads_as_reviewed(
 
 
 def test_no_golden_comment_is_left_of_a_case_that_is_gone() -> None:
-    assert {file.stem for file in GOLDEN.glob("*.md")} == set(CASES)
+    assert {file.stem for file in GOLDEN.glob("*.md")} == {*CASES, *PREVIEWS}
 
 
 def test_nothing_is_written_where_nothing_changed(planned: Callable[[str, Files], Stacks]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.program import PROGRAM
 from tests.unit.review.github_double import GitHub, served
 
-PACKAGES = ("config", "engines", "planner", "review", "stager")
+PACKAGES = ("config", "engines", "planner", "promotion", "review", "stager")
 GIT = {
     "GIT_AUTHOR_NAME": "a",
     "GIT_AUTHOR_EMAIL": "a@example.com",

@@ -79,7 +79,7 @@ def test_where_nothing_changes_nothing_is_posted_and_an_old_report_is_taken_back
     assert github.comments == []
     posted(github)
     assert posted(github, "") == "edited the comment"
-    assert github.comments[0]["body"] == NOTHING
+    assert github.comments[0]["body"] == NOTHING[MARKER]
 
 
 def test_a_fork_s_token_may_not_write() -> None:

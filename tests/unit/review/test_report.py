@@ -66,7 +66,7 @@ def test_a_change_of_the_planner_alone_is_reported_as_one() -> None:
     change = changed(stack(kv_tokens=[1000, 2000]), stack(kv_tokens=[900, 2000]))
     assert change.settings == []
     assert figures(change)["KV cache, tokens, at least"] == ("1,000", "900", f"{MINUS}10 %")
-    assert any("planner or the catalogue changed" in note for note in notes(change))
+    assert any("planner or the catalogue changed" in note for note in notes(change, visible))
 
 
 def test_where_the_planner_of_the_base_does_not_run_only_changed_files_are_reported() -> None:
