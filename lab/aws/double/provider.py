@@ -11,8 +11,7 @@ import boto3
 import grpc
 from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import any_pb2, empty_pb2
-from google.rpc import status_pb2  # type: ignore[import-untyped]
-from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from lab.aws.double.kind import Fields, Kind, fields_of
 from lab.aws.double.kinds import FUNCTIONS, KINDS
