@@ -1,4 +1,4 @@
 """What a change means for people who serve models: the report of a pull request, and promotion from stack to stack.
 
-Only `review.deployed` runs Pulumi; only `review.github` uses GitHub.
+Only `review.deployed` runs Pulumi and asks a cluster; only `review.github` uses GitHub.
 """

@@ -1,7 +1,8 @@
-"""Command line of the report: `python -m review plan | preview`.
+"""Command line of the report: `python -m review plan | preview | drift`.
 
 Exit status of `plan` and `preview`: 0 every stack that changes fits, 1 one is rejected, invalid or refused, 2 no report
 or not posted, 3 one is unknown, 4 another report than the one that `--expect` names.
+Of `drift`: 0 none, 1 drift, 2 it could not be found out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _FORMATS = {"markdown": markdown, "json": as_json, "terminal": terminal}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand. Returns the exit status."""
     options = parser().parse_args(arguments)
+    if options.command == "drift":
+        return _drift(options)
     try:
         report = _previewed(options) if options.command == "preview" else planned_report(options.base)
         if text := _FORMATS[options.format](report):
@@ -61,6 +64,21 @@ def _previewed(options: Namespace) -> Report:
     packs = [word for path in options.policy_pack for word in ("--policy-pack", path)]
     configs = [word for path in options.policy_pack_config for word in ("--policy-pack-config", path)]
     return previewed_report(options.stack, [*packs, *configs])
+
+
+def _drift(options: Namespace) -> int:
+    # Imported here because it imports the cluster's client, which takes longer than `review plan`.
+    from review.deployed import drift_report
+    from review.deployed.drift import drift_of
+
+    forms = {"markdown": drift_report.markdown, "json": drift_report.as_json, "terminal": drift_report.terminal}
+    try:
+        drift = drift_of(options.stack, os.environ)
+    except ReviewError as error:
+        print(f"review drift: {error}", file=sys.stderr)
+        return 2
+    print(forms[options.format](drift).rstrip("\n"))
+    return 0 if drift.is_clean else 1
 
 
 def planned_report(base: str) -> Report:
@@ -112,7 +130,7 @@ def parser() -> ArgumentParser:
     top = ArgumentParser(
         prog="python -m review", description="What a change of stack files means. Run it in the program's directory."
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="plan | preview")
+    commands = top.add_subparsers(dest="command", required=True, metavar="plan | preview | drift")
     planning = commands.add_parser(
         "plan",
         help="compare the plans of all stacks with those of another commit; needs no secret, no state and no cluster",
@@ -129,7 +147,13 @@ def parser() -> ArgumentParser:
     previewing.add_argument("--policy-pack", action="append", default=[], metavar="DIR", help="as for `pulumi preview`")
     previewing.add_argument("--policy-pack-config", action="append", default=[], metavar="FILE", help="likewise")
     previewing.add_argument("--expect", metavar="FINGERPRINT", help="fail if the report is not the one that has it")
-    for command in (planning, previewing):
+    drifting = commands.add_parser(
+        "drift",
+        help="whether a deployed stack is still as the engine left it, and who else wrote fields of its objects; needs "
+        "`pulumi`, the backend and the cluster",
+    )
+    drifting.add_argument("--stack", required=True, metavar="NAME")
+    for command in (planning, previewing, drifting):
         command.add_argument("--format", choices=tuple(_FORMATS), default="terminal", help="default: terminal")
     for command in (planning, previewing):
         command.add_argument(

@@ -1,4 +1,4 @@
-"""Changes of a deployed stack, and the events that the engine gave when it previewed them."""
+"""Changes of a deployed stack, for the lab test that previews them and the golden comments of their events."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Comments of `review preview`, word for word, made of events that the engine gave (tests/review_cases.py).
+"""Comments of `review preview`, word for word, made of events that the engine gave (tests/lab/test_review.py).
 
 After a wanted change: `pytest tests/golden --regenerate-golden`, and read what changed.
 """

@@ -14,7 +14,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planner": {"engines", "config", "stager"},
     "components": {"planner", "engines", "config", "stager"},
     "promotion": {"config", "stager"},
-    "review": {"promotion", "planner", "engines", "config", "stager"},
+    "review": {"promotion", "components", "planner", "engines", "config", "stager"},
     "policy": set(),
 }
 """What each package may import of the others."""

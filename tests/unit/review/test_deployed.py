@@ -1,4 +1,4 @@
-"""What a change does to clients of a deployed server, and how it is shown."""
+"""What a change does to clients of a deployed server, who wrote fields of its objects, and how both are shown."""
 
 from typing import Any
 
@@ -6,8 +6,11 @@ import pytest
 
 from review.change import Deployment, Report, StackChange
 from review.checkout import StackAt
+from review.deployed import drift_report
+from review.deployed.drift import Drift
 from review.deployed.events import EngineRun, Step, Violation, read_events
 from review.deployed.interruption import interruption
+from review.deployed.writers import ForeignWrite, foreign_writes
 from review.markdown import LIMIT, markdown
 from review.terminal import terminal
 from tests.unit.review.test_text import rendered
@@ -95,6 +98,38 @@ def test_a_deployment_that_is_not_the_servers_stops_nothing() -> None:
     assert interruption([other], stack(), stack()).headline == "serving does not stop"
 
 
+def managed(manager: str, fields: dict[str, Any], **entry: str) -> dict[str, Any]:
+    return {"manager": manager, "time": "2026-12-01T16:26:00Z", "fieldsV1": fields, **entry}
+
+
+def test_fields_of_others_are_named_and_those_of_controllers_are_not() -> None:
+    image: dict[str, Any] = {"f:spec": {"f:containers": {'k:{"name":"engine"}': {".": {}, "f:image": {}}}}}
+    annotation: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, "f:acme.com/a": {}}}}
+    thing = {
+        "kind": "Deployment",
+        "metadata": {
+            "name": "server",
+            "managedFields": [
+                managed("pulumi-kubernetes-0a1b", image),
+                managed("kube-controller-manager", annotation),
+                managed("kubectl-edit", {"f:status": {}}, subresource="status"),
+                managed("kubectl", {"f:spec": {"f:replicas": {}}}, subresource="scale"),
+                managed("kubectl-set", {**image, **annotation}),
+            ],
+        },
+    }
+    assert foreign_writes([thing]) == [
+        ForeignWrite("Deployment", "server", "kubectl", "2026-12-01T16:26:00Z", ("spec.replicas",)),
+        ForeignWrite(
+            "Deployment",
+            "server",
+            "kubectl-set",
+            "2026-12-01T16:26:00Z",
+            ('metadata.annotations["acme.com/a"]', "spec.containers[engine].image"),
+        ),
+    ]
+
+
 HOSTILE = "x`|<img src=x>@team\n# #1 \x1b[2J"
 
 
@@ -114,6 +149,8 @@ def test_hostile_names_of_resources_and_messages_stay_text() -> None:
     assert "is refused" in text
     assert "<img" not in rendered(text)
     assert "\x1b" not in text + terminal(previewed(run))
+    drift = Drift(HOSTILE, steps, [ForeignWrite(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,))])
+    assert "\x1b" not in drift_report.markdown(drift) + drift_report.terminal(drift)
 
 
 def test_a_preview_of_any_size_has_its_verdict_and_keeps_to_the_limit() -> None:
