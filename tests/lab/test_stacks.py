@@ -151,7 +151,8 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
         "1,459,840 to 1,578,496 tokens, 35,136 B per token on each GPU",
         "weights 595.2 GB",
         "warning: driver_not_known: ",
-        "1 warning",
+        "warning: the release is not proven for h200, heavylift:promotion.allow_unproven lets it through:",
+        "2 warnings",
     ):
         assert words in answer.output
 
