@@ -8,7 +8,7 @@ from engines.process import DEREGISTRATION_SECONDS, EngineProcess, KeyedRequests
 
 PORT = 8080
 KEYED = KeyedRequests(variable="LLAMA_API_KEY", path="/v1/completions", header="X-Api-Key")
-"""Every path but `/health` asks for the key (github.com/ggml-org/llama.cpp, tools/server/README.md)."""
+"""Every path but `/health` asks for the key (tried with the server of the lab)."""
 DRAIN = Path(__file__).with_name("drain.sh")
 
 

@@ -5,6 +5,7 @@ The flags are those of llama.cpp's tools/server that a deployment gives; as ther
 """
 
 import argparse
+import os
 import signal
 import sys
 
@@ -62,6 +63,7 @@ def parameters(flags: argparse.Namespace) -> xllamacpp.CommonParams:
     chosen.warmup = flags.warmup
     chosen.endpoint_metrics = flags.metrics
     chosen.offline = flags.offline
+    chosen.api_keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     if flags.threads:
         chosen.cpuparams.n_threads = flags.threads
     if flags.batch_size:
