@@ -222,4 +222,6 @@ def test_up_waits_for_as_many_nodes_as_are_counted_and_ends_with_how_many_are_mi
     up = group.up(FIRST, serves=False)
     assert up.status == 0, up
     for node in ("unnamed-0", "unnamed-1"):
-        group.leaves(node)  # before the nodes go, so that no pod is left on a node that is gone
+        group.leaves(node)
+    # Before the nodes go: the cluster takes more than a minute to remove a pod whose node is gone.
+    group.wait_until(lambda: not group.stage_pods(), "the stage pods end")
