@@ -66,7 +66,7 @@ class KubernetesNodes:
             found: Any = self._api.read_node(name)
         except ApiException:
             return
-        key = resource.replace("/", "~")
+        key = resource.replace("/", "_")
         count = (found.metadata.annotations or {}).get(PROMISED + key)
         if count and resource not in (found.status.allocatable or {}):
             path = resource.replace("/", "~1")

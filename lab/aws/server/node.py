@@ -11,7 +11,7 @@ EFA = "vpc.amazonaws.com/efa"
 GPU = "nvidia.com/gpu"
 PROMISED = "heavylift.lab/devices-of-"
 """Prefix of annotations: how many devices the instance has. They become resources of the node when the pod of a device
-plugin runs on it. `~` stands for `/`."""
+plugin runs on it. `_` stands for `/`, which such a name cannot have."""
 EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 HUGE_PAGES_PER_CPU = 110
 """2 MiB pages that the EFA installer reserves for each vCPU, and one more: 42,242 MiB on a p5.48xlarge and 21,122 MiB
@@ -41,7 +41,7 @@ def node_manifest(group: NodeGroup, instance: Instance, region: str) -> Record:
     name = instance.name(region)
     capacity = resources(group)
     allocatable = {**capacity, "ephemeral-storage": str(int(int(capacity["ephemeral-storage"]) * (1 - EVICTION_SHARE)))}
-    promised = {PROMISED + resource.replace("/", "~"): str(count) for resource, count in devices(group).items()}
+    promised = {PROMISED + resource.replace("/", "_"): str(count) for resource, count in devices(group).items()}
     return {
         "apiVersion": "v1",
         "kind": "Node",

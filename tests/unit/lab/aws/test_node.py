@@ -37,8 +37,8 @@ def test_resources_are_those_that_public_logs_show(manifest: dict[str, Any]) -> 
 
 def test_devices_are_promised_until_a_plugin_finds_them(manifest: dict[str, Any]) -> None:
     annotations = manifest["metadata"]["annotations"]
-    assert annotations["heavylift.lab/devices-of-nvidia.com~gpu"] == "8"
-    assert annotations["heavylift.lab/devices-of-vpc.amazonaws.com~efa"] == "32"
+    assert annotations["heavylift.lab/devices-of-nvidia.com_gpu"] == "8"
+    assert annotations["heavylift.lab/devices-of-vpc.amazonaws.com_efa"] == "32"
     assert "nvidia.com/gpu" not in manifest["status"]["allocatable"]
 
 
