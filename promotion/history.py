@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from config.stack.file import HUB_TOKEN, NAMESPACE
+from config.stack.file import NAMESPACE, SECRETS
 
 _PER_PAGE = 50
 _SECONDS = 60
@@ -89,7 +89,7 @@ def _update(entry: Mapping[str, Any]) -> Update:
         sections={
             key.removeprefix(NAMESPACE): value.get("objectValue", value.get("value"))
             for key, value in (entry.get("config") or {}).items()
-            if key.startswith(NAMESPACE) and key != NAMESPACE + HUB_TOKEN and not value.get("secret")
+            if key.startswith(NAMESPACE) and key.removeprefix(NAMESPACE) not in SECRETS and not value.get("secret")
         },
     )
 

@@ -61,7 +61,9 @@ def proof_of(release: Release, records: Records, prefix: str = "", now: datetime
     asked = release.stack
     try:
         if before := next(_runs_of(release, records.updates(prefix + asked)), None):
-            return Proof(evidence=f"{release.stack} ran it before, {_at(before)}")
+            return Proof(
+                evidence=f"the stack {release.stack} ran this release before, {_at(before)}; its nodes are not compared"
+            )
         asked = promotion.source
         updates = [each for each in records.updates(prefix + asked) if each.kind in ("update", "destroy")]
         outputs = records.outputs(prefix + asked) if updates else {}
@@ -71,7 +73,9 @@ def proof_of(release: Release, records: Records, prefix: str = "", now: datetime
     seconds = ((now or datetime.now(UTC)) - since).total_seconds() if since else 0.0
     if reasons := list(_reasons(release, updates, outputs, seconds)):
         return Proof(reasons=reasons, allowed=promotion.allow_unproven)
-    return Proof(evidence=f"{asked} has run it for {duration(seconds)}, {_at(updates[0])}, and it answered")
+    return Proof(
+        evidence=f"the stack {asked} has run this release for {duration(seconds)}, {_at(updates[0])}, and it answered"
+    )
 
 
 def _reasons(release: Release, updates: Sequence[Update], outputs: Mapping[str, Any], seconds: float) -> Iterator[str]:

@@ -189,7 +189,7 @@ _FIGURES = (
     _Figure("image", _stated("engine", "image"), str, is_name=True),
     _Figure("context, tokens", _planned("context"), "{:,}".format, always=True, compared=_times),
     _Figure(
-        "such requests at a time, at least",
+        "full-context requests at a time, at least",
         _planned("max_concurrency", 0),
         "{:,.1f}".format,
         always=True,

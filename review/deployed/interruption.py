@@ -12,6 +12,7 @@ from review.deployed.events import Step
 from review.figures import gigabytes, staged_bytes
 
 _WORKLOADS = ("Deployment", "LeaderWorkerSet")
+_STAGES = ("Job", "DaemonSet")
 _POD_TEMPLATES = ("spec.template", "spec.leaderWorkerTemplate")
 _VOLUMES = ("PersistentVolume", "PersistentVolumeClaim")
 
@@ -79,7 +80,7 @@ def _another_server(steps: Sequence[Step], before: StackAt, after: StackAt) -> I
     return Interruption(
         "serving does not stop",
         first
-        + f"The new server loads and answers on {names}, the Service switches to it, and only then the old one on "
+        + f"The new server loads and answers on {names}, the Service switches to it, and only then the old server on "
         f"{', '.join(sorted(old))} is deleted.",
         f"By reverting, in the same order: serving does not stop, and {_download(steps, before, after)}.",
     )
@@ -106,15 +107,17 @@ def _restart(servers: Sequence[Step], steps: Sequence[Step], before: StackAt, af
 
 
 def _staging(steps: Sequence[Step], after: StackAt) -> str:
-    """What happens first if a stage Job is made, with a space at its end."""
-    if not any(step.kind == "Job" and step.component == "WeightStage" and step.operation != "delete" for step in steps):
+    """What happens first if a stage Job or DaemonSet is made, with a space at its end."""
+    if not any(
+        step.kind in _STAGES and step.component == "WeightStage" and step.operation != "delete" for step in steps
+    ):
         return ""
     plan, size = after.plan or {}, staged_bytes(after)
     amount = f" ({gigabytes(size)})" if size else ""
     time = f", in about {duration(plan['download_seconds'])}" if plan.get("download_seconds") else ""
     return (
-        f"First the weights{amount} are staged and verified{time}, while the old server serves; what is there already "
-        "is not downloaded again. "
+        f"First the weights{amount} are staged and verified{time}, while the old server serves; files that the nodes "
+        "already have are not downloaded again. "
     )
 
 
@@ -124,12 +127,14 @@ def _back(steps: Sequence[Step], before: StackAt, after: StackAt) -> str:
 
 def _download(steps: Sequence[Step], before: StackAt, after: StackAt) -> str:
     """Whether the old weights are still there after the change."""
-    stays = "nothing is downloaded"
+    stays = "nothing is downloaded, since the weights stay"
     size = staged_bytes(before)
     again = f"{gigabytes(size)} are downloaded again" if size else "the weights are downloaded again"
     weights = _section(before, "weights")
     if _identity(before) != _identity(after) and _section(after, "weights").get("keep_newest") == 1:
         return f"{again}, since weights.keep_newest is 1"
+    if any(step.kind == "NodeGroup" and step.operation in ("delete", "replace") for step in steps):
+        return f"{again}, since the old nodes' disks are deleted with them"
     gone = [step for step in steps if step.kind in _VOLUMES and step.operation in ("delete", "replace")]
     if gone and weights.get("kind") == "claim":
         if weights.get("retain") is False:

@@ -120,7 +120,7 @@ def test_only_a_release_that_ran_in_the_other_stack_is_taken_up(staging: Project
     assert staging.up().status == 0
     again = production.up()
     assert again.status == 0, again
-    assert "release: h200 ran it before" in again.output
+    assert "release: the stack h200 ran this release before" in again.output
 
     changed(production, revision="b" * 40)
     assert_refused(production.up(), "h200-staging runs another release: model.revision differ")

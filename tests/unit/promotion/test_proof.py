@@ -67,7 +67,8 @@ def judged(
 def test_the_two_shipped_stacks_have_one_release() -> None:
     proof = judged([up(48)])
     assert proof == Proof(
-        "h200-staging has run it for 48.0 h, on 2026-11-30 12:00 UTC by commit c41d7e0, and it answered"
+        "the stack h200-staging has run this release for 48.0 h, on 2026-11-30 12:00 UTC by commit c41d7e0, and it "
+        "answered"
     )
 
 
@@ -135,7 +136,9 @@ def test_what_runs_is_read_from_the_outputs(outputs: Mapping[str, Any], reason: 
 def test_a_stack_takes_back_what_it_ran_before_whatever_the_other_one_runs() -> None:
     ours = [up(1, OTHER), up(500, PRODUCTION)]
     proof = judged([up(1, OTHER)], ours=ours)
-    assert proof == Proof("h200 ran it before, on 2026-11-11 16:00 UTC by commit c41d7e0")
+    assert proof == Proof(
+        "the stack h200 ran this release before, on 2026-11-11 16:00 UTC by commit c41d7e0; its nodes are not compared"
+    )
 
 
 @pytest.mark.parametrize("mine", [up(500, PRODUCTION, result="failed"), up(500, PRODUCTION, kind="refresh")])

@@ -83,6 +83,13 @@ CLAIM = stack(weights={"kind": "claim", "retain": False})
             "serving stops",
             "595.2 GB are downloaded again, since the volume is deleted",
         ),
+        (
+            [step("update", "Deployment", TEMPLATE), step("delete", "NodeGroup", component="EksGpuNodes")],
+            stack(),
+            stack(),
+            "serving stops",
+            "595.2 GB are downloaded again, since the old nodes' disks are deleted with them",
+        ),
     ],
 )
 def test_interruption_and_way_back(
@@ -91,6 +98,12 @@ def test_interruption_and_way_back(
     told = interruption(steps, before, after)
     assert headline in told.headline
     assert back in told.back
+
+
+@pytest.mark.parametrize("kind", ["Job", "DaemonSet"])
+def test_weights_that_are_staged_first_are_said(kind: str) -> None:
+    steps = [step("create", kind, component="WeightStage"), step("update", "Deployment", TEMPLATE)]
+    assert interruption(steps, stack(), stack()).then.startswith("First the weights (595.2 GB) are staged and verified")
 
 
 def test_a_deployment_that_is_not_the_servers_stops_nothing() -> None:
