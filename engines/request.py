@@ -29,6 +29,8 @@ class Deployment:
     """Nodes of the stack, including those of other servers and spares."""
     replicas: int = 1
     """Servers, each on nodes of its own."""
+    cpus: int | None = None
+    """CPUs that each pod of a server requests. Unset: none."""
     drain_seconds: int = 0
     """Time for running requests to finish when a pod terminates. 0: none."""
     makes_cluster: bool = False

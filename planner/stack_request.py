@@ -82,6 +82,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
             nodes=nodes.total,
             makes_cluster=stack.aws is not None and stack.aws.makes_cluster,
             replicas=engine.replicas,
+            cpus=engine.cpus,
             drain_seconds=engine.drain,
             volume_has_size=weights.kind is not WeightsKind.HOST_PATH,
             locked_files=tuple(lock.files) if lock else None,

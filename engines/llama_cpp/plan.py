@@ -33,7 +33,7 @@ from engines.request import FitRequest
 from engines.rules.arguments import check_arguments, check_environment
 from engines.rules.deployment import check_pods, check_volume_size, pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
-from engines.rules.host import BASE_MEMORY, check_disk, check_host
+from engines.rules.host import BASE_MEMORY, check_disk, check_host, check_instance_disk
 from engines.rules.image import check_image
 from engines.rules.unused import check_unused
 from engines.verdict import judge, problems_of, warnings_of
@@ -104,7 +104,7 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     yield from check_unused(request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, request.extra_args)
     yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
-    yield from check_image(request)
+    yield from check_image(request, nodes_per_server=1)
     yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
@@ -113,6 +113,7 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     yield from check_volume_size(request, weights)
     if weights is not None:
         yield from check_disk(request, weights)
+        yield from check_instance_disk(request, weights)
         yield from check_host(request, 1, load_seconds(request, weights, _START_SECONDS))
 
 

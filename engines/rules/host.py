@@ -25,8 +25,8 @@ BASE_MEMORY = 16 * GIB
 """Host memory of the API server and the engine's core."""
 
 ALLOCATABLE_SHARE = 0.9
-"""Share of an instance's memory that pods get: our own choice. The kernel, the kubelet and its eviction threshold take
-about 1.3 GiB of 16, and less of more."""
+"""Share of an instance's memory and of its NVMe disks that pods get: our own choice. The kernel, the kubelet and its
+eviction threshold take about 1.3 GiB of 16, and less of more; the kubelet evicts pods below 10 % of free disk."""
 
 _LEAST_STARTUP_SECONDS = 600
 """github.com/kserve/kserve/issues/5062: a mid-size model alone takes 10 minutes."""
@@ -70,6 +70,21 @@ def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
         )
 
 
+def check_instance_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
+    """Rejects weights for which the disks of the stack's instance type are too small."""
+    if request.instance_type is None or request.deployment is None:
+        return
+    disks, needed = find_instance(request.instance_type).nvme_bytes, disk_bytes(weights, request.keep_revisions)
+    if needed > ALLOCATABLE_SHARE * disks:
+        smaller = ", or set weights.keep_revisions to a smaller number" if request.keep_revisions > 1 else ""
+        yield rejected(
+            "instance_disk_too_small",
+            f"The weights volume needs {needed / 1e9:.1f} GB, and pods get at most "
+            f"{ALLOCATABLE_SHARE * disks / 1e9:.1f} of the {disks / 1e9:.0f} GB of NVMe of {request.instance_type}.",
+            f"Take a type with more{smaller}.",
+        )
+
+
 def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> Iterator[Finding]:
     """Rejects too little memory, shared memory or start-up time."""
     shared = request.shared_memory_bytes
@@ -100,10 +115,18 @@ def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> It
 
 
 def _instance_room(request: FitRequest, needed: int) -> Iterator[Finding]:
-    """A pod that no instance of the stack's type has the memory for: it would stay pending."""
+    """A pod that no instance of the stack's type has the memory or the CPUs for: it would stay pending."""
     if request.instance_type is None or request.deployment is None:
         return
-    memory = find_instance(request.instance_type).memory_bytes
+    instance = find_instance(request.instance_type)
+    if request.deployment.cpus is not None and request.deployment.cpus >= instance.vcpus:
+        yield rejected(
+            "instance_cpus_too_few",
+            f"The server's pods request {request.deployment.cpus} CPUs, and {request.instance_type} has "
+            f"{instance.vcpus}, of which the node needs some.",
+            f"Set engine.cpus to at most {instance.vcpus - 1}, or take a larger type.",
+        )
+    memory = instance.memory_bytes
     room, asked = ALLOCATABLE_SHARE * memory, request.host_memory_bytes or needed
     if asked > room:
         yield rejected(

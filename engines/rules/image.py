@@ -10,7 +10,7 @@ from engines.finding import Finding, rejected, warning
 from engines.request import FitRequest
 
 
-def check_image(request: FitRequest) -> Iterator[Finding]:
+def check_image(request: FitRequest, nodes_per_server: int) -> Iterator[Finding]:
     """Rejects an image for another vendor's GPUs or without EFA, and warns of one of another release than the stack."""
     image = request.deployment.image if request.deployment else None
     if not image or not request.gpu:
@@ -24,13 +24,12 @@ def check_image(request: FitRequest) -> Iterator[Finding]:
             f"engine.image {image} does not run on nodes.gpu {request.gpu}: it is built for another vendor's GPUs.",
             f"Expected an image like {facts.image[needed]}.",
         )
-    if request.fabric == "efa" and request.nodes > 1 and vendor is not None:
+    if request.fabric == "efa" and nodes_per_server > 1 and vendor is not None:
         known = ", ".join(f"{each.image} ({each.contents})" for each in facts.efa_images)
         yield rejected(
             "image_without_efa",
             f"engine.image {image} has no EFA libraries (libfabric, aws-ofi-nccl): NCCL would use TCP between the "
-            f"nodes, "
-            "which is 10 to 100 times slower, without an error.",
+            "nodes, which is 10 to 100 times slower, without an error.",
             f"Set engine.image to one that has them: {known}, or one of your own.",
         )
     version = (request.engine_version or facts.default_version).removeprefix("v")
@@ -55,7 +54,7 @@ def _contents(image: str, facts: EngineFacts) -> tuple[VendorName | None, str | 
 
 
 def _split(image: str) -> tuple[str, str]:
-    """Repository and tag, without a digest."""
-    name = image.partition("@")[0]
+    """Repository and tag, without a digest and without the registry that an image has by default."""
+    name = image.partition("@")[0].removeprefix("index.").removeprefix("docker.io/")
     repository, _, tag = name.rpartition(":")
     return (repository, tag) if repository and "/" not in tag else (name, "")

@@ -11,7 +11,14 @@ from engines.plan import Host, PerGpu, Plan, Pods
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments, check_environment
 from engines.rules.deployment import check_volume_size, pods_of
-from engines.rules.host import check_disk, check_host, host_memory_bytes, kept_in_host_memory, shared_memory_bytes
+from engines.rules.host import (
+    check_disk,
+    check_host,
+    check_instance_disk,
+    host_memory_bytes,
+    kept_in_host_memory,
+    shared_memory_bytes,
+)
 from engines.rules.image import check_image
 from engines.rules.included import check_included
 from engines.rules.unused import check_unused
@@ -76,11 +83,12 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
 
 def _check_machine(request: FitRequest, pods: Pods, weights: int | None) -> Iterator[Finding]:
     """Findings about disk, host memory, time to start, and the server's image and environment."""
-    yield from check_image(request)
+    yield from check_image(request, pods.nodes_per_server)
     yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
     yield from check_volume_size(request, weights)
     if weights is not None:
         yield from check_disk(request, weights)
+        yield from check_instance_disk(request, weights)
         yield from check_host(request, pods.gpus_per_pod, load_seconds(request, weights, _START_SECONDS))
 
 

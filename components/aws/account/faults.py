@@ -15,9 +15,9 @@ from config.units import duration
 _DOCUMENTATION_RANGES = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
 """For examples only (RFC 5737): the ranges in the shipped stack files."""
 
-BLOCK_ENDS_EARLY = timedelta(minutes=30)
-"""EC2 terminates the instances of a Capacity Block from so long before its end
-(docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html)."""
+BLOCK_ENDS_EARLY = timedelta(minutes=40)
+"""EKS scales a node group to 0 so long before the end of its Capacity Block (awsdocs/amazon-eks-user-guide,
+latest/ug/ml/capacity-blocks-mng.adoc); EC2 terminates instances 10 minutes later."""
 
 _OLDEST_IMAGE = "20260709"
 """The first release whose disk array comes back after a reboot (github.com/awslabs/amazon-eks-ami/pull/2755)."""
@@ -64,7 +64,7 @@ def time_to_serve(facts: AccountFacts, seconds: float, now: datetime) -> str | N
     left = found.end - BLOCK_ENDS_EARLY - max(now, found.start or now)
     return (
         f"{duration(left.total_seconds() - seconds)} of serving before the block ends ({found.end:%Y-%m-%d %H:%M} UTC; "
-        "EC2 terminates its instances 30 min earlier)"
+        "EKS ends its nodes 40 min earlier)"
     )
 
 
@@ -116,7 +116,7 @@ def _state_faults(key: str, nodes: Nodes, found: Reservation, seconds: float, no
         left = (found.end - BLOCK_ENDS_EARLY - now).total_seconds()
         if left < seconds:
             yield (
-                f"{key}: its instances are terminated in {duration(max(0, left))}, and the first answer takes "
+                f"{key}: its nodes are ended in {duration(max(0, left))}, and the first answer takes "
                 f"{duration(seconds)}: expected a block that ends later"
             )
 

@@ -83,7 +83,7 @@ def test_a_block_that_fits_has_no_fault() -> None:
         ({"is_block": False}, "heavylift:nodes.capacity.kind: 'capacity-block' is not the reservation's"),
         (
             {"end": NOW + timedelta(hours=1)},
-            "terminated in 30 min, and the first answer takes 60 min",
+            "ended in 20 min, and the first answer takes 60 min",
         ),
     ],
 )
@@ -140,10 +140,10 @@ def test_what_the_account_lacks_is_named(facts: AccountFacts, changes: list[tupl
 
 
 def test_what_is_left_of_a_block_is_said() -> None:
-    """5 h of the block, less 30 min before its end, less an hour to the first answer."""
+    """5 h of the block, less 40 min before its end, less an hour to the first answer."""
     words = time_to_serve(AccountFacts(reservation=BLOCK), FIRST_ANSWER, NOW)
     assert words is not None
-    assert words.startswith("3.5 h of serving before the block ends (2026-12-02 17:00 UTC")
+    assert words.startswith("3.3 h of serving before the block ends (2026-12-02 17:00 UTC")
 
 
 def test_placeholders_of_the_shipped_files_are_refused() -> None:

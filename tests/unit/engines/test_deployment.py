@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,18 +82,63 @@ def test_what_does_not_depend_on_the_model_is_checked_for_a_model_that_is_not_kn
     assert codes(rejected) == {"model_not_in_catalogue", "layout_exceeds_gpus", "argument_not_known"}
 
 
+LLAMA_ON_AWS = FitRequest(
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    gpu="l4",
+    gpus_per_node=1,
+    instance_type="g6.xlarge",
+    max_model_len=16384,
+    host_memory_bytes=14 * GIB,
+    deployment=Deployment(nodes=1, volume_has_size=False),
+)
+"""A g6.xlarge has 4 vCPUs and 250 GB of NVMe (EC2, DescribeInstanceTypes)."""
+
+
+@pytest.mark.parametrize(("cpus", "refused"), [(None, False), (3, False), (4, True), (64, True)])
+def test_pods_for_which_no_instance_has_the_cpus_are_refused(cpus: int | None, refused: bool) -> None:
+    request = replace(LLAMA_ON_AWS, deployment=Deployment(nodes=1, volume_has_size=False, cpus=cpus))
+    found = [problem for problem in fit(request).problems if problem.code == "instance_cpus_too_few"]
+    assert bool(found) is refused
+    assert all("engine.cpus to at most 3" in problem.fix for problem in found)
+
+
+@pytest.mark.parametrize(("revisions", "refused"), [(2, False), (60, True)])
+def test_weights_for_which_no_instance_has_the_disks_are_refused(revisions: int, refused: bool) -> None:
+    found = [
+        problem
+        for problem in fit(replace(LLAMA_ON_AWS, keep_revisions=revisions)).problems
+        if problem.code == "instance_disk_too_small"
+    ]
+    assert bool(found) is refused
+    assert all("225.0 of the 250 GB of NVMe of g6.xlarge" in problem.message for problem in found)
+
+
 @pytest.mark.parametrize(("memory", "refused"), [(None, True), (15, True), (14, False)])
 def test_pods_for_which_no_instance_has_the_memory_are_refused(memory: int | None, refused: bool) -> None:
     """A g6.xlarge has 16 GiB, of which pods get about 14.7; without a stated memory, the plan asks for 28."""
-    request = FitRequest(
-        model="meta-llama/Llama-3.1-8B-Instruct",
-        gpu="l4",
-        gpus_per_node=1,
-        instance_type="g6.xlarge",
-        max_model_len=16384,
-        host_memory_bytes=memory and memory * GIB,
-        deployment=Deployment(nodes=1, volume_has_size=False),
-    )
+    request = replace(LLAMA_ON_AWS, host_memory_bytes=memory and memory * GIB)
     found = [problem for problem in fit(request).problems if problem.code == "instance_memory_too_small"]
     assert bool(found) is refused
     assert all("engine.memory to at most 14Gi" in problem.fix for problem in found)
+
+
+PUBLIC_IMAGE = "vllm/vllm-openai:v0.33.0"
+AWS_IMAGE = "763104351884.dkr.ecr.us-east-2.amazonaws.com/vllm:server-cuda-v1"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "image", "pipeline_parallel", "refused"),
+    [
+        ("h100", PUBLIC_IMAGE, 2, True),
+        ("h100", f"docker.io/{PUBLIC_IMAGE}", 2, True),
+        ("h100", AWS_IMAGE, 2, False),
+        ("h200", PUBLIC_IMAGE, 1, False),
+    ],
+)
+def test_an_image_without_efa_is_refused_for_servers_over_several_nodes(
+    gpu: str, image: str, pipeline_parallel: int, refused: bool
+) -> None:
+    deployment = Deployment(nodes=2, volume_has_size=False, image=image)
+    layout = {"tensor_parallel": 8, "pipeline_parallel": pipeline_parallel}
+    settings = {"nodes": 2, "fabric": "efa", "deployment": deployment, **layout}
+    assert ("image_without_efa" in codes(plan("kimi-k2.5", gpu, **settings))) is refused
