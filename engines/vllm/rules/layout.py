@@ -35,13 +35,30 @@ def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
     product += f" x prefill_context_parallel {layout.pcp}" if layout.pcp > 1 else ""
     if layout.gpus > present:
         yield rejected(
-            "layout_exceeds_gpus",
-            f"{product} takes {layout.gpus} GPUs; {request.nodes} x {request.gpus_per_node} are given.",
-            f"Give {layout.gpus} GPUs, or make the product {present}.",
+            "layout_exceeds_gpus", f"{product} takes {layout.gpus} GPUs; {_given(request)}", _more(layout, request)
         )
     if layout.gpus < present:
         yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs; the others stay idle.")
     yield from check_pods(request, layout.gpus)
+
+
+def _given(request: FitRequest) -> str:
+    """The GPUs that a server has."""
+    stack = request.deployment
+    if stack is None or stack.replicas == 1:
+        return f"{request.nodes} x {request.gpus_per_node} are given."
+    return (
+        f"each of the {stack.replicas} servers has {request.nodes} of the {stack.nodes} nodes, with "
+        f"{request.gpus_per_node} GPUs each."
+    )
+
+
+def _more(layout: Layout, request: FitRequest) -> str:
+    present, stack = request.nodes * request.gpus_per_node, request.deployment
+    if stack is None or stack.replicas == 1:
+        return f"Give {layout.gpus} GPUs, or make the product {present}."
+    needed = stack.replicas * ceil(layout.gpus / request.gpus_per_node)
+    return f"Use {needed} nodes, lower engine.replicas, or make the product {present}."
 
 
 def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:

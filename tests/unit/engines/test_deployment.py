@@ -142,3 +142,10 @@ def test_an_image_without_efa_is_refused_for_servers_over_several_nodes(
     layout = {"tensor_parallel": 8, "pipeline_parallel": pipeline_parallel}
     settings = {"nodes": 2, "fabric": "efa", "deployment": deployment, **layout}
     assert ("image_without_efa" in codes(plan("kimi-k2.5", gpu, **settings))) is refused
+
+
+def test_a_server_that_takes_more_than_its_share_of_the_nodes_is_told_how_many_nodes_all_take() -> None:
+    deployment = Deployment(nodes=3, replicas=2, volume_has_size=False)
+    asked = plan("kimi-k2.5", "h100", tensor_parallel=8, pipeline_parallel=2, deployment=deployment)
+    assert "each of the 2 servers has 1 of the 3 nodes, with 8 GPUs each" in texts(asked)
+    assert "Use 4 nodes" in texts(asked)
