@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.aws.double.plugin import install as install_double
 from lab.build.cache import ensure
 from lab.build.images import ENGINE_IMAGE, PYTHON_IMAGE
 from lab.build.pieces import PROVIDER_PIECE, PROVIDER_VERSION, PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE
@@ -56,6 +57,8 @@ class Engine:
         self.programs.mkdir(parents=True)
         (self.directory / "pulumi-state").mkdir(exist_ok=True)
         (self.programs / "kubectl").symlink_to(kubectl())
+        # Pulumi wants the plugin of every package in the environment, and would try to download that of pulumi-aws.
+        install_double(Path(self.settings["PULUMI_HOME"]))
         if own_pulumi():
             return
         for piece in (PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE):

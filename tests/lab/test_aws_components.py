@@ -1,13 +1,11 @@
 """The components for AWS on the real engine, with the provider double, against the lab's AWS. No cluster is needed."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.aws.client import LabAWS
-from lab.aws.double.plugin import install
 from lab.aws.server.running import running_server
 from lab.engine import Engine
 from lab.project import Project
@@ -39,7 +37,6 @@ def project(aws: LabAWS, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     directory = tmp_path_factory.mktemp("aws")
     engine = Engine(directory)
     engine.install()
-    install(Path(engine.settings["PULUMI_HOME"]))
     project = Project.copy(CHECKOUT, directory / "program", {**engine.settings, **aws.settings}, "test")
     (project.directory / "__main__.py").write_text((PROGRAMS / "aws/__main__.py").read_text())
     choose(project, FIRST, "capacity-block")

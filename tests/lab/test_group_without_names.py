@@ -29,7 +29,7 @@ from tests.lab.sharing import with_own_state
 pytestmark = pytest.mark.xdist_group("group without names")
 
 LABEL = "heavylift.lab/pool"
-SECONDS = 90
+SECONDS = 300
 LATE = "credentials"
 """Name of the Secret with the credentials of the mirror."""
 
