@@ -25,6 +25,7 @@ def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
     Raises config.errors.StackError.
     """
     stack = read_stack_file(stack_file(name, program))
+    stack.promotion.require_another(name)
     lock = read_lock(program / stack.stage.lock, stack.model) if stack.stage.lock else None
     return request_of_stack(stack, lock)
 

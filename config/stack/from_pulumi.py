@@ -63,6 +63,7 @@ def running_stack() -> RunningStack:
     kubeconfig: dict[str, Any] = {}
     if config.aws is None:
         kubeconfig = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
+    _read(lambda: config.promotion.require_another(instance), None, faults)
     lock = _read(lambda: _lock(config), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, model_validator
 
+from config.errors import StackError
 from config.matching import Matching
 from config.stack.sections.fields import Section
 
@@ -33,6 +34,13 @@ class Promotion(Section):
         if self.source is None and self.model_fields_set:
             raise ValueError("names no stack: expected from, the stack that runs a release first")
         return self
+
+    def require_another(self, stack: str) -> None:
+        """Raises StackError if the stack of this name is itself the one that runs a release first."""
+        if self.source == stack:
+            raise StackError(
+                [f"heavylift:promotion.from: '{stack}' is this stack: expected another one, that runs a release first"]
+            )
 
     @property
     def soak_seconds(self) -> int:

@@ -262,6 +262,14 @@ def test_the_first_articles_volume_is_refused_with_the_numbers(monkeypatch: pyte
     assert "595.2 GB" in message
 
 
+def test_a_stack_that_is_to_prove_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = refused(monkeypatch, "h200", sections=edited(H200, promotion={"from": "h200"}), preview=True)
+    assert message.splitlines() == [
+        "the stack 'h200' cannot be used, nothing was created:",
+        "  heavylift:promotion.from: 'h200' is this stack: expected another one, that runs a release first",
+    ]
+
+
 def test_all_faults_of_a_stack_come_in_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     sections = edited(H200, model={"revision": "main"}, weights={"size": "big"}, engine={"tensor_paralel": 8})
     assert refused(monkeypatch, "h200", sections=sections).splitlines() == [

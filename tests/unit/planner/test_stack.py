@@ -100,3 +100,10 @@ def test_every_committed_stack_is_planned(name: str) -> None:
 def test_a_stack_that_does_not_exist_is_refused() -> None:
     with pytest.raises(StackError, match="stacks are"):
         request_of_named_stack("nowhere", _PROGRAM)
+
+
+def test_a_stack_that_is_to_prove_itself_is_refused(tmp_path: Path) -> None:
+    text = (_PROGRAM / "Pulumi.aws-l4.yaml").read_text(encoding="utf-8")
+    (tmp_path / "Pulumi.own.yaml").write_text(f"{text}  heavylift:promotion:\n    from: own\n", encoding="utf-8")
+    with pytest.raises(StackError, match=r"heavylift:promotion\.from: 'own' is this stack: expected another one"):
+        request_of_named_stack("own", tmp_path)
