@@ -33,11 +33,14 @@ def check_pods(request: FitRequest, gpus: int) -> Iterator[Finding]:
     deployment = request.deployment
     if deployment is not None and pods.nodes_per_server * deployment.replicas > deployment.nodes:
         needed = pods.nodes_per_server * deployment.replicas
+        enough = (
+            f"Name {needed} nodes in nodes.names" if request.instance_type is None else f"Set nodes.count to {needed}"
+        )
         yield rejected(
             "too_few_nodes",
             f"The stack has {_nodes(deployment.nodes)}; {deployment.replicas} servers of "
             f"{_nodes(pods.nodes_per_server)} each take {needed}.",
-            f"Name {needed} nodes in nodes.names, or lower engine.replicas.",
+            f"{enough}, or lower engine.replicas.",
         )
 
 

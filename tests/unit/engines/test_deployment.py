@@ -65,6 +65,13 @@ def test_more_servers_than_there_are_nodes_are_rejected_with_all_numbers(model: 
     assert plan(model, "h200", deployment=Deployment(nodes=3, replicas=3)).verdict != "rejected" or model == "acme/tiny"
 
 
+def test_a_node_group_that_is_too_small_is_told_its_count() -> None:
+    deployment = Deployment(nodes=1, replicas=2, volume_has_size=False)
+    rejected = plan("kimi-k2.5", "h200", instance_type="p5en.48xlarge", deployment=deployment)
+    (finding,) = (each for each in rejected.problems if each.code == "too_few_nodes")
+    assert finding.fix == "Set nodes.count to 2, or lower engine.replicas."
+
+
 def test_a_volume_whose_size_nobody_knows_is_rejected() -> None:
     def of_unknown_size(**settings: Any) -> Plan:
         return plan("acme/tiny", deployment=Deployment(nodes=1), **settings)
