@@ -1,7 +1,7 @@
 """`heavylift:aws`: the account's region, the EKS cluster and the mirror of the weights."""
 
 from collections.abc import Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Annotated
 
 from pydantic import StrictBool, field_validator
@@ -13,6 +13,19 @@ from config.stack.sections.fields import BucketName, Section, Text
 PrincipalArn = Annotated[
     str, Matching(r"arn:aws[\w-]*:iam::\d{12}:(role|user)/.+", "the ARN of an IAM role or user, such as arn:aws:iam::…")
 ]
+
+
+_PRIVATE = tuple(IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+"""Private ranges (RFC 1918)."""
+
+_NEVER_PUBLIC = (
+    *_PRIVATE,
+    *(IPv4Network(text) for text in ("0.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")),
+)
+"""Ranges from which no packet comes over the internet (RFC 6890), multicast included."""
+
+_WIDEST_PUBLIC = 8
+"""Shortest prefix that may reach the API server: our own choice. No organization has a larger range."""
 
 
 class NewEksCluster(Section):
@@ -86,17 +99,27 @@ class Aws(Section):
     @classmethod
     def _is_a_private_range(cls, cidr: str) -> str:
         network = _network(cidr)
-        if not (network.is_private and 16 <= network.prefixlen <= 20):
+        if not (16 <= network.prefixlen <= 20 and any(network.subnet_of(private) for private in _PRIVATE)):
             raise ValueError(
-                "is not a range for the network: expected a private one of /16 to /20, such as 10.0.0.0/16"
+                "is not a range for the network: expected one of /16 to /20 in 10.0.0.0/8, 172.16.0.0/12 or "
+                "192.168.0.0/16, such as 10.0.0.0/16"
             )
         return cidr
 
     @field_validator("public_access_cidrs")
     @classmethod
     def _are_named_ranges(cls, ranges: Sequence[str]) -> Sequence[str]:
-        if any(_network(each).prefixlen == 0 for each in ranges):
-            raise ValueError("opens the API server to everyone: expected the ranges that you reach it from")
+        networks = [_network(each) for each in ranges]
+        if any(network.prefixlen < _WIDEST_PUBLIC for network in collapse_addresses(networks)):
+            raise ValueError(
+                "opens the API server to everyone, or nearly: expected the ranges that you reach it from, none larger "
+                f"than a /{_WIDEST_PUBLIC}"
+            )
+        if inner := [str(each) for each in networks if any(each.overlaps(never) for never in _NEVER_PUBLIC)]:
+            raise ValueError(
+                f"has {', '.join(inner)}, from which nothing comes over the internet: expected public addresses, such "
+                "as the one that https://checkip.amazonaws.com prints"
+            )
         return ranges
 
 

@@ -10,8 +10,11 @@ from config.stack.sections.aws_contradictions import (
     bare_metal_contradictions,
     cluster_contradictions,
     eks_contradictions,
+    eks_weights_contradictions,
+    group_contradictions,
     mirror_contradictions,
 )
+from config.stack.sections.engine import Engine
 from config.stack.sections.fields import AnySection
 from config.stack.sections.nodes import Fabric, NodeKind, Nodes, PodNetwork
 from config.stack.sections.pod import Security
@@ -25,16 +28,21 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     weights = _sound(Weights, sections.get("weights"))
     stage = _sound(Stage, sections.get("stage"))
     security = _sound(Security, sections.get("security", {}))
+    engine = _sound(Engine, sections.get("engine"))
     aws = _sound(Aws, sections.get("aws"))
     if security and weights:
         yield from _security_contradictions(security, weights)
     if nodes:
         yield from _fabric_contradictions(nodes.fabric)
         yield from _place_contradictions(sections, nodes, aws)
+    if aws and nodes and engine:
+        yield from group_contradictions(aws, nodes, engine)
     if aws and stage:
         yield from mirror_contradictions(aws, stage)
     if nodes and weights:
         yield from _volume_contradictions(nodes, weights)
+        if nodes.kind is NodeKind.EKS:
+            yield from eks_weights_contradictions(weights, aws)
     if stage:
         yield from _source_contradictions(stage)
     if nodes and weights and stage:
@@ -60,7 +68,9 @@ def _fan_out_contradictions(nodes: Nodes, weights: Weights, stage: Stage) -> Ite
                 "download: expected it to be left out"
             )
         return
-    if len(nodes.names) < 2:
+    if nodes.kind is NodeKind.EKS:
+        yield f"{key}, and nodes of kind eks cannot share a download: expected it to be left out; use aws.mirror"
+    elif len(nodes.names) < 2:
         yield f"{key} with {len(nodes.names)} names in nodes.names: expected two or more, which share a download"
     if weights.kind is WeightsKind.CLAIM:
         yield f"{key} and weights.kind is claim: expected host-path, where each node has weights of its own"
@@ -96,7 +106,7 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
         )
-    if kind is WeightsKind.LOCAL and (nodes.total != 1 or not nodes.names):
+    if kind is WeightsKind.LOCAL and nodes.kind is NodeKind.BARE_METAL and (nodes.total != 1 or not nodes.names):
         yield (
             f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
             "since its claim ties every pod to one node; use host-path for several"

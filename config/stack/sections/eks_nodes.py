@@ -66,7 +66,7 @@ def gpu_taint(instance: Instance) -> dict[str, str]:
 def derived(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of `heavylift:nodes` that follow from the instance type. Empty: the type is not known.
 
-    One node needs no network between nodes, and so gets none.
+    One node needs no network between nodes, and so gets none: then `fabric` is None.
     """
     instance = instance_of(values)
     if instance is None:
@@ -77,6 +77,7 @@ def derived(values: Mapping[str, Any]) -> dict[str, Any]:
         "driver": AMI_DRIVER,
         "nvme_path": NVME_PATH,
         "taints": [gpu_taint(instance)],
+        "fabric": None,
     }
     count = values.get("count")
     if instance.efa_interfaces and isinstance(count, int) and count > 1:

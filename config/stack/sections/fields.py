@@ -8,6 +8,12 @@ from config.matching import Checking, Matching
 from stager.listing import REPOSITORY
 from stager.source_name import SOURCES, is_source
 
+
+def _is_plain_source(name: str) -> bool:
+    """Whether a text names a source without relative parts, which are plain names in S3 and nothing in other places."""
+    return is_source(name) and not {".", ".."} & set(name.split("/"))
+
+
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0. Strict: strings are not coerced."""
 
@@ -38,7 +44,7 @@ Attachment = Annotated[
         r"([a-z0-9-]+/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?", "a NetworkAttachmentDefinition, as name or namespace/name"
     ),
 ]
-Source = Annotated[str, Checking(is_source, SOURCES)]
+Source = Annotated[str, Checking(_is_plain_source, f"{SOURCES}, without `.` or `..` as a part of the path")]
 ListenAddress = Annotated[str, Matching(r"0\.0\.0\.0|::", "0.0.0.0, or :: in a cluster with IPv6")]
 DriverVersion = Annotated[str, Matching(r"\d+(\.\d+){0,2}", "a driver version in quotes, such as '580.95.05' or '580'")]
 

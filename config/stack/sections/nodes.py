@@ -184,11 +184,11 @@ class Nodes(Section):
         except NotInCatalogueError as error:
             raise ValueError(f"is not known: {error}") from None
 
-    @field_validator("names")
+    @field_validator("names", "install")
     @classmethod
     def _are_different(cls, names: Sequence[str]) -> Sequence[str]:
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"has {', '.join(twice)} more than once: expected each node once")
+            raise ValueError(f"has {', '.join(twice)} more than once: expected each once")
         return names
 
     @field_validator("gpus_per_node")

@@ -142,9 +142,8 @@ def test_a_plan_is_for_the_instances_as_they_are_bought() -> None:
         (
             [("aws.public_access_cidrs", ["0.0.0.0/0"])],
             [
-                "heavylift:aws.public_access_cidrs: ['0.0.0.0/0'] opens the API server to everyone: expected the "
-                "ranges "
-                "that you reach it from"
+                "heavylift:aws.public_access_cidrs: ['0.0.0.0/0'] opens the API server to everyone, or nearly: "
+                "expected the ranges that you reach it from, none larger than a /8"
             ],
         ),
         (
@@ -165,14 +164,115 @@ def test_a_plan_is_for_the_instances_as_they_are_bought() -> None:
         (
             [("weights.kind", "local")],
             [
-                "heavylift:weights.kind: 'local' with 0 nodes: expected one name in nodes.names, since its claim ties "
-                "every pod to one node; use host-path for several"
+                "heavylift:weights.kind: 'local' has no meaning for nodes of kind eks, which are replaced, and its "
+                "claim ties every pod to one node: expected host-path"
+            ],
+        ),
+        (
+            [("weights.kind", "claim")],
+            [
+                "heavylift:weights.kind: 'claim' has no meaning in a cluster that the stack makes, which has no "
+                "storage driver: expected host-path, on the nodes' NVMe disks"
+            ],
+        ),
+        (
+            [("weights.path", "/data")],
+            [
+                "heavylift:weights.path: '/data' is not on the nodes' NVMe disks: expected a directory below "
+                "/mnt/k8s-disks/0, or leave it out"
+            ],
+        ),
+        (
+            [("engine.pipeline_parallel", 2)],
+            [
+                "heavylift:nodes.install: is without leaderworkerset: a server with 16 GPUs runs on several nodes of "
+                "8, and a new cluster lacks the controller for it: expected [leaderworkerset]"
+            ],
+        ),
+        (
+            [("nodes.install", ["leaderworkerset", "leaderworkerset"])],
+            [
+                "heavylift:nodes.install: ['leaderworkerset', 'leaderworkerset'] has leaderworkerset more than once: "
+                "expected each once"
+            ],
+        ),
+        (
+            [("stage.fan_out", True), ("stage.lock", "locks/kimi.json")],
+            [
+                "heavylift:stage.fan_out: is true, and nodes of kind eks cannot share a download: expected it to be "
+                "left out; use aws.mirror"
+            ],
+        ),
+        (
+            [
+                ("nodes.instance_type", "g6.xlarge"),
+                ("nodes.capacity", None),
+                ("nodes.count", 500),
+                ("engine.tensor_parallel", 1),
+            ],
+            [
+                "heavylift:nodes.count: 500 x g6.xlarge take 30000 addresses, and a subnet of the largest network, a "
+                "/16, has 4031: expected at most 67 nodes"
             ],
         ),
     ],
 )
 def test_a_contradiction_is_named(changes: list[tuple[str, Any]], expected: list[str]) -> None:
     assert faults(*changes) == expected
+
+
+@pytest.mark.parametrize(("instance_type", "count"), [("p5.48xlarge", 1), ("p5.48xlarge", 2), ("g6.xlarge", 2)])
+def test_a_fabric_is_never_stated(instance_type: str, count: int) -> None:
+    fabric = {"kind": "efa", "resource": "vpc.amazonaws.com/efa", "count": 1}
+    nodes = {"kind": "eks", "instance_type": instance_type, "count": count, "zone": "use2-az1", "fabric": fabric}
+    assert faults(("nodes", nodes)) == [
+        f"heavylift:nodes.fabric: follows from instance_type {instance_type}: expected it to be left out"
+    ]
+
+
+@pytest.mark.parametrize("path", ["/mnt/k8s-disks/0", "/mnt/k8s-disks/01/weights", "/mnt/k8s-disks/1/weights"])
+def test_weights_are_below_the_disks_of_the_instance(path: str) -> None:
+    (fault,) = faults(("weights.path", path))
+    assert "expected a directory below /mnt/k8s-disks/0" in fault
+    assert StackConfig.parse(changed(("weights.path", "/mnt/k8s-disks/0/mine"))).weights_path == "/mnt/k8s-disks/0/mine"
+
+
+def test_a_cluster_that_exists_may_have_storage_and_the_controller() -> None:
+    theirs = ("aws", {"region": "us-east-2", "cluster": {"name": "theirs"}})
+    assert StackConfig.parse(changed(theirs, ("weights.kind", "claim"), ("engine.pipeline_parallel", 2)))
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        ["0.0.0.0/1", "128.0.0.0/1"],
+        ["8.0.0.0/8", "9.0.0.0/8"],
+        ["198.18.7.0/24", "10.0.0.0/8"],
+        ["172.20.0.0/16"],
+        ["192.168.7.1/32"],
+        ["100.64.0.0/10"],
+        ["127.0.0.0/8"],
+        ["169.254.169.254/32"],
+        ["224.0.0.0/8"],
+    ],
+)
+def test_the_api_server_is_opened_to_public_ranges_of_some(ranges: list[str]) -> None:
+    (fault,) = faults(("aws.public_access_cidrs", ranges))
+    assert "opens the API server to everyone" in fault or "from which nothing comes over the internet" in fault
+
+
+@pytest.mark.parametrize(
+    "cidr", ["127.0.0.0/16", "169.254.0.0/16", "0.0.0.0/16", "240.0.0.0/16", "240.0.0.0/4", "8.8.0.0/16", "10.0.0.0/8"]
+)
+def test_the_network_has_a_range_that_a_vpc_can_have(cidr: str) -> None:
+    (fault,) = faults(("aws.cidr", cidr))
+    assert fault.startswith(f"heavylift:aws.cidr: '{cidr}' is not a range for the network")
+
+
+@pytest.mark.parametrize("source", ["s3://weights/../kimi", "s3://weights/./kimi", "s3://weights/..", "/mirror/../x"])
+def test_a_source_has_no_relative_parts(source: str) -> None:
+    (fault,) = faults(("stage.sources", [source]))
+    assert fault.startswith(f"heavylift:stage.sources[0]: '{source}' is not valid: expected hub, s3://bucket/prefix")
 
 
 def test_an_unknown_type_is_told_which_are_close() -> None:
@@ -185,6 +285,16 @@ def test_bare_metal_says_nothing_of_aws() -> None:
     assert found == [
         "heavylift:nodes.count: has no meaning for kind bare-metal: expected it with kind eks only",
         "heavylift:aws: has no meaning for nodes of kind bare-metal: expected nodes of kind eks",
+    ]
+
+
+def test_bare_metal_of_one_node_needs_no_controller_and_replaces_no_nodes() -> None:
+    nodes = {"gpu": "h100", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}
+    found = faults(("aws", None), ("nodes", nodes | {"allow_replacement": True, "install": ["leaderworkerset"]}))
+    assert found == [
+        "heavylift:nodes.allow_replacement: has no meaning for kind bare-metal: expected it with kind eks only",
+        "heavylift:nodes.install: leaderworkerset has no meaning with one node: expected it for a server over several "
+        "nodes",
     ]
 
 
