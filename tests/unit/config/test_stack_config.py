@@ -108,7 +108,7 @@ def test_a_checked_stack_cannot_be_changed() -> None:
             "stage.sources",
             ["hub", "ftp://mirror"],
             "heavylift:stage.sources[1]: 'ftp://mirror' is not valid: expected hub, s3://bucket/prefix, "
-            "https://host/path or /directory",
+            "https://host/path or /directory, without `.` or `..` as a part of the path",
         ),
         ("stage.sources", [], "heavylift:stage.sources: [] is not valid: expected at least one entry"),
         (
