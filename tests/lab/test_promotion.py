@@ -114,7 +114,7 @@ def test_only_a_release_that_ran_in_the_other_stack_is_taken_up(staging: Project
     assert staging.up().status == 0
     taken = production.up()
     assert taken.status == 0, taken
-    assert "release: h200-staging has run it for" in taken.output
+    assert "release: the stack h200-staging has run this release for" in taken.output
 
     changed(staging, **OTHER)
     assert staging.up().status == 0
@@ -134,4 +134,4 @@ def test_the_history_is_read_from_s3_too(staging: Project, production: Project) 
     production.configure(promotion={"soak": None})
     taken = production.up()
     assert taken.status == 0, taken
-    assert "release: h200-staging has run it for" in taken.output
+    assert "release: the stack h200-staging has run this release for" in taken.output
