@@ -1,11 +1,8 @@
 """What the program asks before it makes a resource: may the stack take this release?"""
 
-from pathlib import Path
-
 import pulumi
 
 from config.stack.from_pulumi import RunningStack
-from config.stack.weights import read_lock
 from promotion.history import EngineRecords
 from promotion.proof import Proof, Release, proof_of
 
@@ -19,8 +16,7 @@ def admit_release(stack: RunningStack) -> None:
     Raises pulumi.RunError with every reason if `up` must not take the release.
     """
     config = stack.config
-    lock = read_lock(Path(config.stage.lock), config.model) if config.stage.lock else None
-    release = Release(stack.instance, config, lock.sha256 if lock else None)
+    release = Release(stack.instance, config, stack.lock.sha256 if stack.lock else None)
     organization = pulumi.get_organization()
     prefix = "" if organization == _OF_FILE_BACKENDS else f"{organization}/{pulumi.get_project()}/"
     proof = proof_of(release, EngineRecords(), prefix)

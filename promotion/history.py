@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -75,6 +75,11 @@ class EngineRecords:
         """Reads the outputs; secrets are not shown."""
         outputs: Mapping[str, Any] = _asked("stack", "output", "--json", "--stack", stack)
         return outputs
+
+    def resources(self, stack: str) -> Sequence[Mapping[str, Any]]:
+        """Reads the resources of the state; secrets are not shown. Raises NoRecordsError."""
+        deployment: Mapping[str, Any] = _asked("stack", "export", "--stack", stack)["deployment"]
+        return deployment.get("resources") or ()
 
 
 def _update(entry: Mapping[str, Any]) -> Update:

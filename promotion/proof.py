@@ -56,8 +56,10 @@ def proof_of(release: Release, records: Records, prefix: str = "", now: datetime
     promotion = release.config.promotion
     if promotion.source is None:
         return None
-    if promotion.source == release.stack:
-        return Proof(reasons=[f"heavylift:promotion.from: '{release.stack}' is this stack: expected another one"])
+    try:
+        promotion.require_another(release.stack)
+    except StackError as error:
+        return Proof(reasons=error.faults)
     asked = release.stack
     try:
         if before := next(_runs_of(release, records.updates(prefix + asked)), None):

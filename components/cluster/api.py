@@ -21,6 +21,18 @@ from components.cluster.connection import Connection, NoConnection
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 30
+
+
+def object_path(thing: Mapping[str, Any]) -> str:
+    """The API path of an object, with the resource's name as Kubernetes names its own: `services`, `ingresses`,
+    `networkpolicies`."""
+    version, kind, metadata = thing["apiVersion"], thing["kind"].lower(), thing["metadata"]
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    root = "apis" if "/" in version else "api"
+    within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
+    return f"/{root}/{version}{within}/{plural}/{metadata['name']}"
+
+
 _MOST_SHOWN = 300
 """Characters of a refusal that a message shows."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pulumi
 
-from components.cluster.api import ClusterApi, ClusterUnreachable, cluster_api
+from components.cluster.api import ClusterApi, ClusterUnreachable, cluster_api, object_path
 
 KUBE_SYSTEM = "/api/v1/namespaces/kube-system"
 """The namespace whose UID identifies a cluster. Nobody can delete it."""
@@ -105,9 +105,5 @@ def _is_there(recorded: RecordedCluster) -> bool:
 
 def _exists(api: ClusterApi, recorded: Mapping[str, Any]) -> bool:
     """Whether the same object is in the cluster, not only one of the same name."""
-    version, kind, metadata = recorded["apiVersion"], recorded["kind"].lower(), recorded["metadata"]
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    within = f"/namespaces/{metadata['namespace']}" if metadata.get("namespace") else ""
-    root = "api" if "/" not in version else "apis"
-    found = api.find(f"/{root}/{version}{within}/{plural}/{metadata['name']}")
-    return found is not None and found["metadata"]["uid"] == metadata["uid"]
+    found = api.find(object_path(recorded))
+    return found is not None and found["metadata"]["uid"] == recorded["metadata"]["uid"]

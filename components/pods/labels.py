@@ -1,5 +1,7 @@
 """The labels of every object of a stack, for selectors and kubectl."""
 
+from collections.abc import Mapping
+
 
 def identity(instance: str) -> dict[str, str]:
     """Returns the labels that every object of the stack `instance` has."""
@@ -13,3 +15,8 @@ def labels(instance: str, component: str) -> dict[str, str]:
         "app.kubernetes.io/component": component,
         "app.kubernetes.io/managed-by": "pulumi",
     }
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Returns the label selector of objects with all of these labels."""
+    return ",".join(f"{name}={value}" for name, value in labels.items())

@@ -17,6 +17,7 @@ from datetime import datetime
 import pulumi
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.pods.labels import selector
 from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, ProbeRequest, first_answer
 from components.rollout.obstacles import GiveUpAfter, Obstacle, Obstacles
 from components.rollout.pod_report import PodReport, report
@@ -181,9 +182,8 @@ class _Watch:
         return sum(pod.ready for pod in self._staying)
 
     def _read_pods(self) -> list[PodReport]:
-        selector = ",".join(f"{name}={value}" for name, value in self.server.labels.items())
         path = f"/api/v1/namespaces/{self.server.namespace}/pods"
-        return [report(pod) for pod in self.server.api.read(path, labelSelector=selector)["items"]]
+        return [report(pod) for pod in self.server.api.read(path, labelSelector=selector(self.server.labels))["items"]]
 
     def _require_workload(self) -> None:
         """Raises pulumi.RunError if the workload was changed outside Pulumi and will not create its pods."""

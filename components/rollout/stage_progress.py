@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pulumi
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.pods.labels import selector
 from components.rollout.obstacles import GiveUpAfter, Obstacles
 from components.rollout.pod_report import PodReport, report
 from components.rollout.start_failures import StartFailures
@@ -42,7 +43,7 @@ class Staging:
     @property
     def selector(self) -> str:
         """The labels, as a label selector."""
-        return ",".join(f"{name}={value}" for name, value in self.labels.items())
+        return selector(self.labels)
 
 
 class StageProgress:

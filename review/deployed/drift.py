@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from components.cluster.api import ClusterApi, ClusterUnreachable
+from components.cluster.api import ClusterApi, ClusterUnreachable, object_path
 from config.errors import StackError
 from config.stack.file import read_sections, stack_file
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
 from config.stack.sections import StackConfig
+from promotion.history import EngineRecords, NoRecordsError
 from review.checkout import ReviewError
 from review.deployed.events import Step, run_engine
 from review.deployed.writers import ForeignWrite, foreign_writes
-
-_CLUSTER_WIDE = ("Namespace", "PersistentVolume", "Node")
 
 
 @dataclass(frozen=True)
@@ -62,25 +58,10 @@ def _api(stack: str, environment: Mapping[str, str]) -> ClusterApi:
 
 def _paths(stack: str) -> Iterator[str]:
     """The API paths of the stack's objects. Patches of nodes are left out: others own most of a node."""
-    command = ["pulumi", "stack", "export", "--stack", stack, "--non-interactive", "--color=never"]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise ReviewError(f"pulumi stack export fails: {ended.stderr.strip()}")
-    for resource in json.loads(ended.stdout)["deployment"].get("resources") or ():
-        kind = str(resource["type"]).rpartition(":")[2]
-        if resource["type"].startswith("kubernetes:") and not kind.endswith("Patch"):
-            yield _path(resource["outputs"])
-
-
-def _path(thing: Mapping[str, Any]) -> str:
-    version, kind, metadata = thing["apiVersion"], thing["kind"], thing["metadata"]
-    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    place = "" if kind in _CLUSTER_WIDE else f"/namespaces/{metadata['namespace']}"
-    return f"{root}{place}/{_plural(kind.lower())}/{metadata['name']}"
-
-
-def _plural(kind: str) -> str:
-    """The resource of a kind, as Kubernetes names its own: `ingresses`, `networkpolicies`, `services`."""
-    if kind.endswith("s"):
-        return f"{kind}es"
-    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    try:
+        resources = EngineRecords().resources(stack)
+    except NoRecordsError as error:
+        raise ReviewError(f"pulumi stack export fails: {error}") from None
+    for resource in resources:
+        if resource["type"].startswith("kubernetes:") and not resource["type"].endswith("Patch"):
+            yield object_path(resource["outputs"])

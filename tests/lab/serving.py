@@ -1,6 +1,7 @@
 """Helpers for tests of a served model: the stack `dev` on the real node, and hubs on the host."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ from lab.build.images import MODEL_FILE
 from lab.demo import Target
 from lab.lifecycle import Lab
 from lab.project import Project
-from lab.site import Site
+from lab.site import CHECKOUT, Site
 from tests.lab.kubectl import Kubectl
+from tests.lab.sharing import with_own_state
 
 WEIGHTS = "/var/lib/heavylift/weights"
 FIRST, SECOND, THIRD = "1" * 40, "2" * 40, "3" * 40
@@ -81,6 +83,13 @@ class Served:
         target = Target(self.lab.site.kubeconfig, "lab", self.project.directory, self.project.environment)
         return target.ask(f"http://dev.{self.namespace}.svc:8080/v1", "The capital of France is", tokens=4)
 
+    def remove(self) -> None:
+        """Destroys the stack, and removes its namespace and its weights."""
+        destroyed = self.project.destroy()
+        assert destroyed.status == 0, destroyed
+        self.kubectl("delete", "namespace", self.namespace, "--ignore-not-found")
+        self.lab.on_node("real-0", "rm", "-rf", self.root)
+
     def stage_log(self) -> str:
         """Returns the log of the newest stager pod."""
         pod = max(self.pods("stage"), key=lambda pod: pod["metadata"]["creationTimestamp"])
@@ -99,3 +108,15 @@ def dev_stack(
         weights={"path": f"{WEIGHTS}/{namespace}"},
     )
     return project
+
+
+@contextmanager
+def own_stack(
+    lab: Lab, kubectl: Kubectl, settings: Mapping[str, str], hub: str, folder: Path, namespace: str
+) -> Iterator[Served]:
+    """A stack `dev` with the first revision of the real model and a Pulumi state of its own, removed in the end."""
+    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub}
+    project = dev_stack(CHECKOUT, folder / "program", own, namespace, pinned("acme/model", FIRST))
+    served = Served(project, kubectl, lab, namespace)
+    yield served
+    served.remove()

@@ -7,10 +7,8 @@ import pytest
 
 from lab.hub.client import HubClient
 from lab.lifecycle import Lab
-from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, Served, dev_stack, pinned
-from tests.lab.sharing import with_own_state
+from tests.lab.serving import Served, own_stack
 
 NAMESPACE = "api-key"
 FIRST_KEY, SECOND_KEY = "first-key-of-32-characters-00001", "second-key-of-32-characters-0002"
@@ -20,16 +18,8 @@ FIRST_KEY, SECOND_KEY = "first-key-of-32-characters-00001", "second-key-of-32-ch
 def served(
     lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("program")
-    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
-    made = Served(
-        dev_stack(CHECKOUT, folder / "program", own, NAMESPACE, pinned("acme/model", FIRST)), kubectl, lab, NAMESPACE
-    )
-    yield made
-    destroyed = made.project.destroy()
-    assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    lab.on_node("real-0", "rm", "-rf", made.root)
+    with own_stack(lab, kubectl, settings, hub.url, tmp_path_factory.mktemp("program"), NAMESPACE) as made:
+        yield made
 
 
 def set_key(served: Served, key: str) -> None:

@@ -9,10 +9,8 @@ import pytest
 
 from lab.hub.client import HubClient
 from lab.lifecycle import Lab
-from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, Served, dev_stack, pinned
-from tests.lab.sharing import with_own_state
+from tests.lab.serving import Served, own_stack
 
 NAMESPACE = "drain"
 BASE = f"/api/v1/namespaces/{NAMESPACE}/services/dev:8080/proxy"
@@ -26,16 +24,9 @@ DRAIN_SECONDS = 600
 def served(
     lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("program")
-    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
-    project = dev_stack(CHECKOUT, folder / "program", own, NAMESPACE, pinned("acme/model", FIRST))
-    project.configure(engine={"drain": DRAIN_SECONDS})
-    made = Served(project, kubectl, lab, NAMESPACE)
-    yield made
-    destroyed = project.destroy()
-    assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    lab.on_node("real-0", "rm", "-rf", made.root)
+    with own_stack(lab, kubectl, settings, hub.url, tmp_path_factory.mktemp("program"), NAMESPACE) as made:
+        made.project.configure(engine={"drain": DRAIN_SECONDS})
+        yield made
 
 
 def stream(kubectl: Kubectl, tokens: int) -> list[str]:

@@ -49,11 +49,8 @@ def serve(
 
     yield make
     for served in made:
-        destroyed = served.project.destroy()
-        assert destroyed.status == 0, destroyed
-        kubectl("delete", "namespace", namespace, "--ignore-not-found")
+        served.remove()
         kubectl("delete", "storageclasses,persistentvolumes", namespace, "--ignore-not-found")
-        lab.on_node("real-0", "rm", "-rf", served.root)
 
 
 def test_a_failed_stage_makes_no_server_and_says_why_and_the_next_up_goes_on(serve: Serve, hub: HubClient) -> None:

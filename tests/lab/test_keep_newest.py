@@ -37,10 +37,7 @@ def stack(lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], 
 
     yield make
     for served in reversed(made):
-        destroyed = served.project.destroy()
-        assert destroyed.status == 0, destroyed
-        kubectl("delete", "namespace", served.namespace, "--ignore-not-found")
-        lab.on_node("real-0", "rm", "-rf", served.root)
+        served.remove()
 
 
 def serve_revision(served: Served, revision: str) -> str:

@@ -14,7 +14,7 @@ from lab.hub.client import HubClient
 from lab.lifecycle import Lab
 from lab.site import CHECKOUT
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, SECOND, Served, dev_stack, pinned
+from tests.lab.serving import FIRST, SECOND, Served, dev_stack, own_stack, pinned
 from tests.lab.sharing import with_own_state
 
 # One stack, whose tests build on one another.
@@ -30,16 +30,8 @@ def served(
     lab: Lab, hub: HubClient, kubectl: Kubectl, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
     """One stack for all of these tests. No Job runs after a test."""
-    folder = tmp_path_factory.mktemp("program")
-    own = {**with_own_state(settings, folder), "HF_ENDPOINT": hub.url}
-    made = Served(
-        dev_stack(CHECKOUT, folder / "program", own, NAMESPACE, pinned("acme/model", FIRST)), kubectl, lab, NAMESPACE
-    )
-    yield made
-    destroyed = made.project.destroy()
-    assert destroyed.status == 0, destroyed
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
-    lab.on_node("real-0", "rm", "-rf", made.root)
+    with own_stack(lab, kubectl, settings, hub.url, tmp_path_factory.mktemp("program"), NAMESPACE) as made:
+        yield made
 
 
 def given_up(served: Served, environment: dict[str, str] | None = None) -> str:
@@ -184,7 +176,4 @@ def test_the_jobs_of_a_local_volume_write_as_their_own_user_and_meet_the_level_r
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": job["spec"]["template"]["spec"]}
         kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", text=json.dumps(pod))
     finally:
-        destroyed = project.destroy()
-        assert destroyed.status == 0, destroyed
-        kubectl("delete", "namespace", namespace, "--ignore-not-found")
-        lab.on_node("real-0", "rm", "-rf", own.root)
+        own.remove()

@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster.api import ClusterApi
+from components.cluster.api import ClusterApi, object_path
 from components.cluster.recorded_cluster import is_made_anew
 from tests.recording_engine import Recording, record
 from tests.unit.components.api_server import Answer, api_server
@@ -80,3 +80,20 @@ def test_after_a_refresh_that_left_nothing_the_provider_is_of_the_new_cluster() 
     patch = {"type": "kubernetes:core/v1:NodePatch", "outputs": object_of("v1", "Node", "a", "9")["outputs"]}
     with api_server({}) as api:
         assert found(api, state(patch)) is False
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "namespace", "path"),
+    [
+        ("v1", "Service", "serving", "/api/v1/namespaces/serving/services/a"),
+        ("v1", "PersistentVolume", None, "/api/v1/persistentvolumes/a"),
+        ("networking.k8s.io/v1", "NetworkPolicy", "serving", "/networkpolicies/a"),
+        ("networking.k8s.io/v1", "Ingress", "serving", "/ingresses/a"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole", None, "/apis/rbac.authorization.k8s.io/v1/clusterroles/a"),
+    ],
+)
+def test_the_path_of_an_object_is_that_of_its_resource(
+    version: str, kind: str, namespace: str | None, path: str
+) -> None:
+    metadata = {"name": "a"} | ({"namespace": namespace} if namespace else {})
+    assert object_path({"apiVersion": version, "kind": kind, "metadata": metadata}).endswith(path)
