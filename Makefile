@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts aws-instances accuracy bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -61,16 +61,22 @@ RELEASES ?=
 vllm-facts: $(READY) ## read flags, backends and parsers from the wheels of vLLM's releases: RELEASES="0.33.0 0.34.0"
 	@$(BIN)/python -m tests.oracle.release_facts $(RELEASES)
 
+sglang-facts: $(READY) ## read flags, parsers and architectures from the wheels of SGLang's releases: RELEASES="0.5.23"
+	@$(BIN)/python -m tests.oracle.sglang_facts $(RELEASES)
+
 aws-instances: $(READY) ## write network cards and zones of EC2 instance types from recorded answers
 	@$(BIN)/python -m tests.recorded_ec2
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.report.accuracy
 
+aiconfigurator: $(READY) ## ask aiconfigurator for the published speeds, to compare errors: ten minutes
+	@$(BIN)/python -m bench.estimates
+
 bench-planner: $(READY) ## how long a plan takes, of 10,000: a few seconds
 	@$(BIN)/python -m bench.planner
 
-bench-preview: $(READY) ## what a preview costs beside a program with one ConfigMap
+bench-preview: $(READY) ## what a preview costs beside a program with one ConfigMap, and the policies beside a preview
 	@$(BIN)/python -m bench.preview
 
 bench-scale: $(READY) ## whether 32 groups of two nodes cost more each than eight

@@ -3,7 +3,7 @@
 In AWS, the stack's cluster and GPU nodes are made first.
 """
 
-import components.startup  # noqa: F401
+import components.startup
 
 # isort: split
 import pulumi
@@ -13,6 +13,7 @@ from components.site import site_of
 from config.stack.from_pulumi import running_stack
 from promotion.admission import admit_release
 
+components.startup.imported()
 stack = running_stack()
 admit_release(stack)
 site = site_of(stack)
@@ -23,6 +24,7 @@ arguments: ServedModelArgs = {
     "stage": stack.sections["stage"],
     "engine": stack.sections["engine"],
     "security": stack.sections.get("security", {}),
+    "network": stack.sections.get("network", {}),
     "pod": stack.sections.get("pod", {}),
     "namespace": stack.config.cluster.namespace,
     "create_namespace": True,
@@ -35,6 +37,12 @@ arguments: ServedModelArgs = {
 }
 if site.placement is not None and "aws" in stack.sections:
     arguments |= {"aws": stack.sections["aws"], "placement": site.placement}
+if "expose" in stack.sections:
+    arguments["expose"] = stack.sections["expose"]
+if "metrics" in stack.sections:
+    arguments["metrics"] = stack.sections["metrics"]
+if site.ends is not None:
+    arguments["capacity_ends"] = site.ends.isoformat()
 served = ServedModel("model", arguments, pulumi.ResourceOptions(provider=site.provider, depends_on=site.made))
 
 pulumi.export("endpoint", served.endpoint)

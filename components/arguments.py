@@ -36,12 +36,14 @@ class Placement(TypedDict):
 
 
 class WeightSource(TypedDict):
-    """The volume with the weights, as pods mount it. Set exactly one of the three keys."""
+    """The volume with the weights, as pods mount it. Set exactly one of `claim`, `claims` and `host_path`."""
 
     claim: NotRequired[pulumi.Input[str]]
     """Name of a PersistentVolumeClaim that all pods share."""
     claims: NotRequired[pulumi.Input[Mapping[str, str]]]
     """Name of each node's own PersistentVolumeClaim, by the node's name. `Placement.hostnames` has the same names."""
+    served_claim: NotRequired[pulumi.Input[str]]
+    """With `claims` of several nodes: name of the claim that is the same directory on each of them, for servers."""
     host_path: NotRequired[str]
     """Directory on every node, such as `/mnt/nvme`."""
 
@@ -50,7 +52,7 @@ class ServerEngine(TypedDict):
     """The engine of a server, with its arguments and environment."""
 
     name: EngineName
-    """`vllm` or `llama.cpp`."""
+    """`vllm`, `sglang` or `llama.cpp`."""
     image: pulumi.Input[str]
     """Image of the engine, such as `vllm/vllm-openai:v0.33.0`."""
     arguments: NotRequired[Sequence[str]]

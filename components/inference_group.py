@@ -13,6 +13,7 @@ from pulumi_kubernetes.policy.v1 import PodDisruptionBudget
 
 from components.cluster.facts import LEADER_WORKER_SETS
 from components.pods import fabric
+from components.pods.manifest import with_canonical_quantities
 from components.pods.server_pod import ServerPod
 
 _RECREATED_AFTER_START = {"leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start": "true"}
@@ -48,8 +49,8 @@ def leader_worker_set(
             "leaderWorkerTemplate": {
                 "size": serving.nodes,
                 "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": pod.template(first),
-                "workerTemplate": pod.template(others),
+                "leaderTemplate": with_canonical_quantities(pod.template(first)),
+                "workerTemplate": with_canonical_quantities(pod.template(others)),
             },
         },
         opts=pulumi.ResourceOptions.merge(

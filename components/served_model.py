@@ -5,9 +5,11 @@ components that it contains also works alone.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NotRequired, TypedDict, assert_never
 
 import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.core.v1 import Namespace, ServiceAccount
 
 from components.arguments import Placement, whole_numbers
@@ -15,8 +17,14 @@ from components.bare_metal_gpu_nodes import BareMetalGpuNodes
 from components.cluster.preflight import PreflightResult
 from components.inference_server import InferenceServer
 from components.leader_worker_set_controller import LeaderWorkerSetController
+from components.metrics.placeholders import placeholders
+from components.metrics.server_metrics import ServerMetrics, refuse_unread
+from components.network.exposure import GATEWAYS, http_route
 from components.planned.cluster_check import checked_cluster
 from components.planned.model import planned_model
+from components.planned.records import records
+from components.planned.release import Release, release_of
+from components.planned.weight_set import WeightSet, weight_sets
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.weight_prune import WeightPrune
@@ -24,7 +32,7 @@ from components.weight_stage import WeightStage
 from components.weight_volume import WeightVolume
 from config.catalogue import described_gpu
 from config.stack import arguments
-from config.stack.sections import Installation, NodeKind
+from config.stack.sections import Installation, MetricsKind, NodeKind
 
 
 class ServedModelArgs(TypedDict):
@@ -46,9 +54,19 @@ class ServedModelArgs(TypedDict):
     engine: arguments.Engine
     """The inference server."""
     security: NotRequired[arguments.Security]
-    """User and group of the Jobs. Unset: user 2000, or the image's own for weights of kind `host-path`."""
+    """User and rights of all pods. Unset: what Pod Security level `restricted` requires, but for the Jobs of weights of
+    kind `host-path`."""
+    network: NotRequired[arguments.Network]
+    """Who may call the server, and what its pods may reach. Unset: every client may, and the server reaches its own
+    ranks and DNS only."""
     pod: NotRequired[arguments.Pod]
     """Additions to the pods of the server and of the Jobs. Unset: none."""
+    metrics: NotRequired[arguments.Metrics]
+    """Prometheus metrics, alerts and a dashboard. Unset: none."""
+    expose: NotRequired[arguments.Expose]
+    """The paths that a Gateway of the cluster forwards to the server. Unset: none."""
+    capacity_ends: NotRequired[str]
+    """End of the reservation that the nodes are bought with, RFC 3339, for an alert. Unset: none."""
     namespace: pulumi.Input[str]
     """Namespace of all objects. If it is another resource's output, the component adopts no existing objects."""
     create_namespace: NotRequired[bool]
@@ -67,27 +85,6 @@ class ServedModelArgs(TypedDict):
     """Name of the Service, and owner of the staged weights. Unset: `<stack>-<name>`."""
     part_prefix: NotRequired[str]
     """Prefix of the inner components' names; empty for a stack of one model. Unset: its own name and a hyphen."""
-
-
-class Release(TypedDict):
-    """What is served, in enough detail to compare it with another stack."""
-
-    repository: str
-    """Repository on the model hub."""
-    revision: str
-    """Revision, as the stack states it."""
-    include: Sequence[str]
-    """Patterns of the staged files. Empty: all files."""
-    weights_digest: str
-    """Digest of the staged weights."""
-    lock_sha256: NotRequired[str]
-    """SHA-256 of the weights lock file. Unset: no lock."""
-    engine: str
-    """Name of the engine."""
-    version: str
-    """Version of the engine."""
-    image: str
-    """Image of the engine."""
 
 
 class ServedModel(pulumi.ComponentResource):
@@ -114,6 +111,7 @@ class ServedModel(pulumi.ComponentResource):
         self._prefix = args.get("part_prefix", f"{name}-")
         self._service_name = args.get("service_name") or object_name(name)
         self._planned = planned_model(name, self._sections())
+        refuse_unread(self._planned.stack, has_key=args.get("api_key") is not None)
         if self._planned.stack.nodes.kind is NodeKind.EKS and "placement" not in args:
             raise pulumi.RunError(f"{name}: placement: is missing: nodes of kind eks expect that of EksGpuNodes")
         cluster = checked_cluster(
@@ -125,33 +123,40 @@ class ServedModel(pulumi.ComponentResource):
             self._service_name,
         )
         super().__init__("heavylift:index:ServedModel", name, {}, opts)
+        self._records = records(self._planned, args.get("capacity_ends"))
         self._namespace, self._candidates = cluster.namespace, cluster.preflight.candidates
 
         self._made_first = namespace = self._made_namespace(cluster.preflight)
         self._placement = self._placed()
         volume = self._volume(cluster.preflight, namespace)
-        stage = self._stage(volume, [*namespace, volume])
-        server = self._server(volume, stage, self._installed())
-        self._prune(volume, stage, [server])
+        stages = self._stages(volume, [*namespace, volume])
+        server = self._server(volume, stages, self._installed())
+        self._metrics(server)
+        self._expose(server)
+        for weights, stage in stages.items():
+            self._prune(weights, volume, stage, [server])
 
         self.endpoint, self.answered = server.endpoint, server.answered
         stack = self._planned.stack
         self.model = pulumi.Output.from_input(stack.engine.served_name or stack.model.repository)
         self.revision = pulumi.Output.from_input(stack.model.revision)
         self.plan = pulumi.Output.from_input(self._planned.plan.as_dict())
-        self.release = pulumi.Output.from_input(self._release())
-        self.files_sha256 = stage.files_sha256
+        self.release = pulumi.Output.from_input(release_of(self._planned))
+        self.files_sha256 = next(reversed(stages.values())).files_sha256
         outputs = ("endpoint", "answered", "model", "revision", "plan", "release", "files_sha256")
         self.register_outputs({output: getattr(self, output) for output in outputs})
 
     def _sections(self) -> dict[str, Any]:
         """Returns the sections as in a stack file."""
         args = self._args
-        in_aws = {"aws": args["aws"]} if "aws" in args else {}
+        optional: dict[str, Any] = {
+            section: args.get(section) for section in ("aws", "expose", "metrics") if section in args
+        }
         return {section: args[section] for section in ("model", "weights", "stage", "engine")} | {
-            **in_aws,
+            **optional,
             "nodes": args.get("nodes", {}),
             "security": args.get("security", {}),
+            "network": args.get("network", {}),
             "pod": args.get("pod", {}),
         }
 
@@ -225,28 +230,40 @@ class ServedModel(pulumi.ComponentResource):
             self._within(after),
         )
 
-    def _stage(self, volume: WeightVolume, after: Sequence[pulumi.Resource]) -> WeightStage:
+    def _stages(self, volume: WeightVolume, after: Sequence[pulumi.Resource]) -> dict[WeightSet, WeightStage]:
+        """Stages one set of weights after another, the served model last."""
+        stages: dict[WeightSet, WeightStage] = {}
+        for weights in weight_sets(self._planned, self._args["model"], self._service_name):
+            before = [resource for stage in stages.values() for resource in (stage, stage.staged)]
+            stages[weights] = self._stage(weights, volume, [*after, *before])
+        return stages
+
+    def _stage(
+        self, weights: WeightSet, volume: WeightVolume, after: Sequence[pulumi.Input[pulumi.Resource]]
+    ) -> WeightStage:
         stage, limits = self._planned.stack.stage, self._planned.limits
         return WeightStage(
-            self._part("stage"),
+            self._part(f"stage{weights.suffix}"),
             {
                 "namespace": self._namespace,
-                "model": self._args["model"],
-                "lock": self._lock(),
+                "model": weights.model,
+                "lock": weights.lock,
+                "owner": weights.owner,
                 "volume": volume.source,
                 "placement": self._of_jobs(),
                 "image": stage.image,
                 "sources": stage.sources,
-                "fan_out": self._planned.stack.fan_out,
+                "fan_out": self._planned.stack.fan_out and weights.lock is not None,
+                "cache": None if weights.suffix else self._planned.cache_key,
                 "streams": stage.streams,
                 "native_xet": stage.native_xet,
                 "environment": stage.environment,
                 "secret": stage.secret,
-                "service_account": self._account(),
+                "service_account": self._account,
                 "security": self._args.get("security", {}),
                 "pod": self._args.get("pod", {}).get("stage", {}),
                 "hub_token": self._args.get("hub_token"),
-                "owner": self._service_name,
+                "annotations": self._records.of_stage[weights.suffix],
                 "deadline_seconds": limits.stage_deadline_seconds,
                 "await_seconds": limits.stage_await_seconds,
                 "kubeconfig": self._args.get("kubeconfig"),
@@ -255,6 +272,7 @@ class ServedModel(pulumi.ComponentResource):
             self._within(after),
         )
 
+    @cached_property
     def _account(self) -> pulumi.Input[str] | None:
         """Returns the stager's service account; makes the one that may read a mirror in S3. Servers have none."""
         stack = self._planned.stack
@@ -273,17 +291,27 @@ class ServedModel(pulumi.ComponentResource):
         return [LeaderWorkerSetController(self._part("leaderworkerset"), {}, self._within())]
 
     def _server(
-        self, volume: WeightVolume, stage: WeightStage, installed: Sequence[pulumi.Resource]
+        self,
+        volume: WeightVolume,
+        stages: Mapping[WeightSet, WeightStage],
+        installed: Sequence[pulumi.Resource],
     ) -> InferenceServer:
         stack = self._planned.stack
+        *drafts, (model, stage) = stages.items()
+        draft, of_draft = drafts[0] if drafts else (None, None)
         return InferenceServer(
             self._part("server"),
             {
                 "namespace": self._namespace,
-                "model": self._args["model"],
-                "lock": self._lock(),
+                "model": model.model,
+                "lock": model.lock,
                 "files_sha256": stage.files_sha256,
+                "draft": draft.model if draft else None,
+                "draft_lock": draft.lock if draft else None,
+                "draft_files_sha256": of_draft.files_sha256 if of_draft else None,
                 "volume": volume.source,
+                "cache": self._planned.cache_key,
+                "owner": stage.owner,
                 "placement": self._placement,
                 "engine": self._planned.engine,
                 "pods": self._planned.pods,
@@ -292,24 +320,77 @@ class ServedModel(pulumi.ComponentResource):
                 "verify": stack.weights.verify,
                 "service_name": self._service_name,
                 "api_key": self._args.get("api_key"),
+                "network": self._args.get("network", {}),
+                "security": self._args.get("security", {}),
                 "pod": self._args.get("pod", {}).get("server", {}),
+                "annotations": self._records.of_server,
+                "scrape_annotations": stack.metrics is not None and stack.metrics.kind is MetricsKind.ANNOTATIONS,
                 "kubeconfig": self._args.get("kubeconfig"),
                 "context": self._args.get("context"),
             },
-            self._within([stage, stage.staged, *installed]),
+            self._within([*(each for one in stages.values() for each in (one, one.staged)), *installed]),
         )
 
-    def _prune(self, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]) -> None:
+    def _metrics(self, server: InferenceServer) -> None:
+        metrics, stack = self._planned.stack.metrics, self._planned.stack
+        if metrics is None:
+            return
+        names = pulumi.Output.all(self._namespace, server.workload)
+        of_stack = names.apply(
+            lambda known: placeholders(
+                stack,
+                metrics,
+                instance=stack_name(),
+                namespace=known[0],
+                server=self._part("server"),
+                workload=known[1],
+                jobs=f"{self._part('stage')}-{self._planned.digest}",
+                volume=object_name(self._part("weights")),
+                start_seconds=self._planned.limits.startup_seconds,
+                ends=self._args.get("capacity_ends"),
+            )
+        )
+        ServerMetrics(
+            self._part("metrics"),
+            {
+                "namespace": self._namespace,
+                "server": self._part("server"),
+                "engine": stack.engine.name,
+                "metrics": metrics,
+                "placeholders": of_stack,
+                "api_key": server.key_secret,
+            },
+            self._within(self._made_first),
+        )
+
+    def _expose(self, server: InferenceServer) -> None:
+        """Creates the route of the Gateway, once the server answers."""
+        expose = self._planned.stack.expose
+        if expose is None:
+            return
+        CustomResource(
+            self._part("route"),
+            api_version=GATEWAYS,
+            kind="HTTPRoute",
+            metadata={"namespace": self._namespace, "labels": labels(stack_name(), self._part("route"))},
+            spec=http_route(expose, self._service_name, server.port),
+            opts=self._within([server]),
+        )
+
+    def _prune(
+        self, weights: WeightSet, volume: WeightVolume, stage: WeightStage, after: Sequence[pulumi.Resource]
+    ) -> None:
         keep_newest = self._planned.stack.weights.keep_newest
         if keep_newest is None:
             return
         WeightPrune(
-            self._part("prune"),
+            self._part(f"prune{weights.suffix}"),
             {
                 "namespace": self._namespace,
-                "model": self._args["model"],
-                "lock": self._lock(),
+                "model": weights.model,
+                "lock": weights.lock,
                 "keep_newest": keep_newest,
+                "cache": None if weights.suffix else self._planned.cache_key,
                 "volume": volume.source,
                 "placement": self._of_jobs(),
                 "image": self._planned.stack.stage.image,
@@ -320,19 +401,3 @@ class ServedModel(pulumi.ComponentResource):
             },
             self._within(after),
         )
-
-    def _lock(self) -> str | None:
-        return self._planned.lock.text if self._planned.lock else None
-
-    def _release(self) -> Release:
-        model, engine, lock = self._planned.stack.model, self._planned.stack.engine, self._planned.lock
-        release: Release = {
-            "repository": model.repository,
-            "revision": model.revision,
-            "include": list(model.include),
-            "weights_digest": self._planned.digest,
-            "engine": str(engine.name),
-            "version": engine.version,
-            "image": engine.image,
-        }
-        return {**release, "lock_sha256": lock.sha256} if lock else release

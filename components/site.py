@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -24,10 +25,12 @@ class Site:
     """Context of the kubeconfig. None: its current one."""
     placement: Placement | None = None
     """The nodes. None: `ServedModel` finds them."""
-    made: Sequence[pulumi.Resource] = ()
+    made: Sequence[pulumi.Input[pulumi.Resource]] = ()
     """What must be there before anything is put on the nodes."""
     mirror: pulumi.Output[str] | None = None
     """Bucket with a copy of the weights. None: none."""
+    ends: datetime | None = None
+    """End of the reservation that the nodes are bought with. None: none, or it has no end."""
 
 
 def site_of(stack: RunningStack) -> Site:

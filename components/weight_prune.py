@@ -9,14 +9,16 @@ from typing import Any, NotRequired, TypedDict
 
 import pulumi
 from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.networking.v1 import NetworkPolicy
 
 from components.arguments import Placement, WeightSource, read_section, whole_numbers
+from components.network.policies import closed_policy
 from components.pods.additions import Additions
 from components.pods.jobs.stager_job import FIXED_FIELDS, RUN_STAGER, StagerJob, job_name
 from components.pods.labels import labels
 from components.pods.names import stack_name
 from components.pods.placement import PodPlacement
-from components.pods.security import JobSecurity
+from components.pods.security import PodSecurity
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from config.stack import arguments
@@ -35,10 +37,12 @@ class WeightPruneArgs(TypedDict):
 
     namespace: pulumi.Input[str]
     """Namespace of all objects."""
-    model: arguments.Model
+    model: arguments.StagedRepository
     """The served model, which is never removed: one repository at one revision."""
     lock: NotRequired[str | None]
     """Text of the weights lock file that the stage used. Unset: none."""
+    cache: NotRequired[str | None]
+    """Key of the server's cache, as for `WeightStage`: the owner's other caches are removed. Unset: all stay."""
     keep_newest: int
     """Number of the owner's revisions to keep, including the served one."""
     volume: WeightSource
@@ -50,7 +54,7 @@ class WeightPruneArgs(TypedDict):
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager: `WeightStage.program`."""
     security: NotRequired[arguments.Security]
-    """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
+    """User and rights of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
     pod: NotRequired[arguments.PodSettings]
     """Additions to the Job's pods. Unset: none."""
     owner: pulumi.Input[str]
@@ -69,13 +73,19 @@ class WeightPrune(pulumi.ComponentResource):
         self._placement = PodPlacement.of(self._args["placement"])
         volumes = placed_volumes(self._args["volume"], self._placement)
         super().__init__("heavylift:index:WeightPrune", name, {}, opts)
+        self._policy = NetworkPolicy(
+            f"{name}-network",
+            metadata={"namespace": self._args["namespace"], "labels": labels(stack_name(), name)},
+            spec=closed_policy(labels(stack_name(), name)),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
         jobs = [self._job(volume) for volume in volumes]
         self.jobs = pulumi.Output.all(*[job.metadata["name"] for job in jobs])
         self.register_outputs({"jobs": self.jobs})
 
     def _job(self, volume: PlacedVolume) -> Job:
         args = self._args
-        security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volume)
+        security = PodSecurity.of_jobs(read_section(Security, "security", args.get("security") or {}), volume)
         additions = Additions.of_jobs(args.get("pod"))
         job = StagerJob(stack_name(), self._name, args["image"], self._placement, args["program"], security, additions)
         container = job.container("prune", [*RUN_STAGER, "prune", *self._arguments()], resources=_RESOURCES)
@@ -83,7 +93,12 @@ class WeightPrune(pulumi.ComponentResource):
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata() | {"labels": job.labels},
             spec=job.spec(_DEADLINE_SECONDS, job.pod(volume, container), volume.nodes),
-            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True, replace_on_changes=FIXED_FIELDS),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                delete_before_replace=True,
+                replace_on_changes=FIXED_FIELDS,
+                depends_on=[self._policy],
+            ),
         )
 
     def _arguments(self) -> list[pulumi.Input[str]]:
@@ -92,6 +107,7 @@ class WeightPrune(pulumi.ComponentResource):
             pulumi.Output.concat("--user=", self._args["owner"]),
             f"--keep-newest={self._args['keep_newest']}",
             f"--in-use={self._weights.digest}",
+            *([f"--cache={self._args['cache']}"] if self._args.get("cache") else []),
         ]
 
     def _metadata(self) -> dict[str, Any]:

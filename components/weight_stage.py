@@ -16,19 +16,21 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import DaemonSet
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Secret
+from pulumi_kubernetes.networking.v1 import NetworkPolicy
 
 from components.arguments import Placement, WeightSource, read_section, whole_numbers
 from components.cluster.api import cluster_api
 from components.in_pod.packaging import stager_archive, stager_texts
+from components.network.policies import stage_policy
 from components.pods.additions import Additions
-from components.pods.jobs.stage_daemon_set import daemon_set_spec, pod_labels
-from components.pods.jobs.stage_fleet import StageFleet
+from components.pods.jobs.stage_daemon_set import daemon_set_spec
+from components.pods.jobs.stage_fleet import PORT, StageFleet
 from components.pods.jobs.stage_pod import LOCK_FILE, TOKEN_KEY, StagePod
 from components.pods.jobs.stager_job import FIXED_FIELDS, StagerJob, job_name
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
 from components.pods.placement import PodPlacement
-from components.pods.security import JobSecurity
+from components.pods.security import PodSecurity
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume, placed_volumes
 from components.rollout import daemon_set_watch, stage_watch, staged_files
@@ -51,7 +53,7 @@ class WeightStageArgs(TypedDict):
 
     namespace: pulumi.Input[str]
     """Namespace of all objects."""
-    model: arguments.Model
+    model: arguments.StagedRepository
     """The model to stage: one repository at one revision."""
     lock: NotRequired[str | None]
     """Text of the weights lock file, which lists the files to stage. Unset: the hub's list at the revision."""
@@ -67,6 +69,9 @@ class WeightStageArgs(TypedDict):
     fan_out: NotRequired[bool]
     """Let the nodes share one download. Requires a lock, and two or more named nodes with their own volumes. Unset:
     false."""
+    cache: NotRequired[str | None]
+    """Key of the directory that the Job makes for what the server's engine compiles: 16 hexadecimal digits that stand
+    for image, release and user of the server. `InferenceServer` and `WeightPrune` get the same. Unset: none."""
     streams: NotRequired[int | None]
     """Parallel connections of each node. Unset: as many as increase the throughput."""
     native_xet: NotRequired[bool]
@@ -80,13 +85,15 @@ class WeightStageArgs(TypedDict):
     credentials from it is replaced by a new one. Unset: the namespace's default account. No pod gets the account's
     token for the API server."""
     security: NotRequired[arguments.Security]
-    """User and group of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
+    """User and rights of the Job's pods. Unset: user 2000 for claims, the image's own for a directory of the node."""
     pod: NotRequired[arguments.PodSettings]
     """Additions to the Job's pods. Unset: none."""
     hub_token: NotRequired[pulumi.Input[str] | None]
     """The model hub's token, as a secret. Unset: public repositories only."""
     owner: NotRequired[str | None]
     """Owner of the staged weights, for pruning. Unset: `<stack>-<name>`."""
+    annotations: NotRequired[Mapping[str, str]]
+    """Annotations of the Jobs or of the DaemonSet. Unset: none."""
     deadline_seconds: NotRequired[int]
     """Deadline of the Job, after which it fails. A DaemonSet has none. Unset: 24 hours."""
     await_seconds: NotRequired[int]
@@ -125,6 +132,7 @@ class WeightStage(pulumi.ComponentResource):
         self.owner = pulumi.Output.concat(self._args["namespace"], "/", owner)
         self._program = self._program_map()
         self._pod = self._pod_of(volumes)
+        self._policy = self._network_policy()
         files = self._daemon_set(volumes[0]) if volumes[0].of_group else self._jobs(volumes)
         self._staged = files.apply(lambda _: self)
         self.files_sha256 = self._kept(files)
@@ -149,9 +157,20 @@ class WeightStage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
+    def _network_policy(self) -> NetworkPolicy:
+        """Creates the policy of the stage pods, before the pods."""
+        port = PORT if self._args.get("fan_out") else None
+        return NetworkPolicy(
+            f"{self._name}-network",
+            metadata=self._metadata(),
+            spec=stage_policy(labels(stack_name(), self._name), self._pod.labels, port),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
     def _pod_of(self, volumes: Sequence[PlacedVolume]) -> StagePod:
         args, token = self._args, self._token_secret()
-        security = JobSecurity.of(read_section(Security, "security", args.get("security") or {}), volumes[0])
+        settings, cache = read_section(Security, "security", args.get("security") or {}), args.get("cache")
+        security = PodSecurity.of_stage(settings, volumes[0], makes_cache=cache is not None)
         additions = Additions.of_jobs(args.get("pod"))
         program = self._program.metadata["name"]
         return StagePod(
@@ -167,6 +186,7 @@ class WeightStage(pulumi.ComponentResource):
             native_xet=args.get("native_xet") or False,
             environment=args.get("environment") or {},
             fleet=self._fleet_of(volumes),
+            cache=cache,
         )
 
     def _fleet_of(self, volumes: Sequence[PlacedVolume]) -> StageFleet | None:
@@ -217,26 +237,31 @@ class WeightStage(pulumi.ComponentResource):
         daemon_set = DaemonSet(
             job_name(self._name, self._weights.digest, None),
             metadata=self._metadata()
-            | {"labels": self._pod.job.labels, "annotations": AWAITED_HERE if self._is_watched else enough},
+            | {
+                "labels": self._pod.job.labels,
+                "annotations": self._annotations() | (AWAITED_HERE if self._is_watched else enough),
+            },
             spec=daemon_set_spec(self._pod, volume),
-            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=self._timeouts()),
+            opts=pulumi.ResourceOptions(parent=self, custom_timeouts=self._timeouts(), depends_on=[self._policy]),
         )
-        return self._awaited([daemon_set], pod_labels(stack_name(), self._name, self._weights.digest), awaited)
+        return self._awaited([daemon_set], self._pod.labels, awaited)
+
+    def _annotations(self) -> dict[str, str]:
+        return dict(self._args.get("annotations", {}))
 
     def _job(self, volume: PlacedVolume) -> Job:
         deadline, watched = self._args.get("deadline_seconds") or _DEADLINE_SECONDS, self._is_watched
-        annotations = {"pulumi.com/replaceUnready": "true"} | (AWAITED_HERE if watched else {})
+        annotations = self._annotations() | {"pulumi.com/replaceUnready": "true"} | (AWAITED_HERE if watched else {})
         return Job(
             job_name(self._name, self._weights.digest, volume.hostname),
             metadata=self._metadata() | {"labels": self._pod.job.labels, "annotations": annotations},
-            spec=self._pod.job.spec(
-                deadline, self._pod.spec(volume), watched=watched, needs_credentials=self._pod.needs_credentials
-            ),
+            spec=self._pod.job_spec(volume, deadline, watched=watched),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 delete_before_replace=True,
                 replace_on_changes=FIXED_FIELDS,
                 custom_timeouts=self._timeouts(),
+                depends_on=[self._policy],
             ),
         )
 

@@ -13,7 +13,7 @@ from pulumi_kubernetes.core.v1 import PersistentVolume, PersistentVolumeClaim
 
 from components.arguments import Placement, WeightSource, whole_numbers
 from components.pods.labels import labels
-from components.pods.names import claim_name, disk_name, object_name, stack_name
+from components.pods.names import claim_name, disk_name, object_name, served_claim_name, stack_name
 from components.pods.placement import HOSTNAME_LABEL
 from config.quantity import whole_gibibytes
 from config.stack.sections import WeightsKind
@@ -35,8 +35,8 @@ class WeightVolumeArgs(TypedDict):
     """The arguments of `WeightVolume`."""
 
     kind: WeightsKind
-    """`local`: a PersistentVolume on each node's disk. `host-path`: a directory on each node. `claim`: one
-    PersistentVolumeClaim from a storage class."""
+    """`local`: a PersistentVolume on each node's disk, and one for the servers of several nodes. `host-path`: a
+    directory on each node. `claim`: one PersistentVolumeClaim from a storage class."""
     placement: Placement
     """The nodes that stage and serve."""
     namespace: NotRequired[pulumi.Input[str] | None]
@@ -62,6 +62,8 @@ class WeightVolume(pulumi.ComponentResource):
     """Name of the PersistentVolumeClaim, for `claim`."""
     claims: pulumi.Output[Mapping[str, str]]
     """Name of each node's PersistentVolumeClaim by the node's name, for `local`. Empty for other kinds."""
+    served_claim: pulumi.Output[str | None]
+    """Name of the claim that servers mount, for `local` on several nodes."""
     host_path: pulumi.Output[str | None]
     """Directory on every node, for `host-path`."""
 
@@ -73,8 +75,10 @@ class WeightVolume(pulumi.ComponentResource):
         self.source = self._source()
         self.claim = pulumi.Output.from_input(self.source.get("claim"))
         self.claims = pulumi.Output.from_input(self.source.get("claims") or {})
+        self.served_claim = pulumi.Output.from_input(self.source.get("served_claim"))
         self.host_path = pulumi.Output.from_input(self.source.get("host_path"))
-        self.register_outputs({"claim": self.claim, "claims": self.claims, "host_path": self.host_path})
+        outputs = ("claim", "claims", "served_claim", "host_path")
+        self.register_outputs({output: getattr(self, output) for output in outputs})
 
     def _missing(self) -> Iterator[str]:
         args, kind = self._args, self._kind
@@ -90,39 +94,59 @@ class WeightVolume(pulumi.ComponentResource):
     def _source(self) -> WeightSource:
         match self._kind:
             case WeightsKind.LOCAL:
-                return {"claims": self._locals()}
+                return self._locals()
             case WeightsKind.HOST_PATH:
                 return {"host_path": self._path()}
             case WeightsKind.CLAIM:
                 return {"claim": self._claim()}
 
-    def _locals(self) -> pulumi.Output[Mapping[str, str]]:
-        hostnames = self._args["placement"].get("hostnames") or ()
-        claims = {hostname: self._local(hostname) for hostname in hostnames}
-        return pulumi.Output.all(**claims)
+    def _locals(self) -> WeightSource:
+        """Returns each node's claim, through which its weights are staged, and the one that servers mount.
 
-    def _local(self, hostname: str) -> pulumi.Output[str]:
-        namespace, volume = self._namespace(), object_name(self._name)
-        claim = claim_name(volume, hostname)
-        name = pulumi.Output.from_input(namespace).apply(lambda within: disk_name(within, volume, hostname))
+        A `local` volume ties a pod to its node, and each server of several nodes has one pod template. Servers mount a
+        volume that is the same directory on every node instead, so that the scheduler may choose a spare one.
+        """
+        hostnames = self._args["placement"].get("hostnames") or ()
+        volume, path = object_name(self._name), self._path()
+        claims = {
+            hostname: self._bound(
+                f"-{hostname}",
+                claim_name(volume, hostname),
+                "ReadWriteOnce",
+                {"local": {"path": path}, "node_affinity": {"required": _only_on(hostname)}},
+            )
+            for hostname in hostnames
+        }
+        source: WeightSource = {"claims": pulumi.Output.all(**claims)}
+        if len(hostnames) > 1:
+            directory = {"host_path": {"path": path, "type": "Directory"}}
+            source["served_claim"] = self._bound(".served", served_claim_name(volume), "ReadWriteMany", directory)
+        return source
+
+    def _bound(self, suffix: str, claim: str, mode: str, source: dict[str, Any]) -> pulumi.Output[str]:
+        """Makes a volume and its claim, and returns the claim's name.
+
+        `suffix`: of their names in the program. `source`: of the volume.
+        """
+        namespace = self._namespace()
+        name = pulumi.Output.from_input(namespace).apply(lambda within: disk_name(within, claim))
         disk = PersistentVolume(
-            f"{self._name}-{hostname}",
+            f"{self._name}{suffix}",
             metadata={"name": name, "labels": self._labels()},
             spec={
-                "access_modes": ["ReadWriteOnce"],
+                "access_modes": [mode],
                 "capacity": {"storage": self._size()},
                 "claim_ref": {"namespace": namespace, "name": claim},
-                "local": {"path": self._path()},
-                "node_affinity": {"required": _only_on(hostname)},
+                **source,
                 "persistent_volume_reclaim_policy": "Retain",
                 "storage_class_name": "",
             },
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spec.capacity"]),
         )
         return PersistentVolumeClaim(
-            f"{self._name}-claim-{hostname}",
+            f"{self._name}-claim{suffix}",
             metadata=self._claim_metadata(claim),
-            spec=self._claim_spec() | {"storage_class_name": "", "volume_name": disk.metadata["name"]},
+            spec=self._claim_spec(mode) | {"storage_class_name": "", "volume_name": disk.metadata["name"]},
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["spec.resources"]),
         ).metadata["name"]
 
@@ -131,7 +155,8 @@ class WeightVolume(pulumi.ComponentResource):
         return PersistentVolumeClaim(
             f"{self._name}-claim",
             metadata=self._claim_metadata(claim_name(object_name(self._name))),
-            spec=self._claim_spec() | ({} if storage_class is None else {"storage_class_name": storage_class}),
+            spec=self._claim_spec("ReadWriteMany" if self._args.get("shared") else "ReadWriteOnce")
+            | ({} if storage_class is None else {"storage_class_name": storage_class}),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 ignore_changes=["spec", *(f'metadata.annotations["{key}"]' for key in _WRITTEN_BY_THE_CLUSTER)],
@@ -148,8 +173,7 @@ class WeightVolume(pulumi.ComponentResource):
             "annotations": _UNAWAITED,
         }
 
-    def _claim_spec(self) -> dict[str, Any]:
-        mode = "ReadWriteMany" if self._args.get("shared") else "ReadWriteOnce"
+    def _claim_spec(self, mode: str) -> dict[str, Any]:
         return {"access_modes": [mode], "resources": {"requests": {"storage": self._size()}}}
 
     def _labels(self) -> dict[str, str]:

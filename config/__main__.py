@@ -54,9 +54,9 @@ def _pin(options: Namespace) -> int:
         print(f"config pin: {options.stack} is not pinned, nothing was written:\n  {reasons}", file=sys.stderr)
         return 1
     for key, value in pin.values.items():
-        print(f"{key}: {value}")
-    done = "would write" if options.dry_run else "wrote"
-    print(f"{done} {pin.file} and {pin.lock}. Next: read the comments beside these keys, and commit both files.")
+        print(f"{key}: {value['revision'] if isinstance(value, dict) else value}")
+    done, locks = "would write" if options.dry_run else "wrote", " and ".join(map(str, pin.locks))
+    print(f"{done} {pin.file} and {locks}. Next: read the comments beside these keys, and commit the files.")
     return 0
 
 

@@ -7,4 +7,5 @@ class EngineName(StrEnum):
     """An inference engine."""
 
     VLLM = "vllm"
+    SGLANG = "sglang"
     LLAMA_CPP = "llama.cpp"

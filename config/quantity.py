@@ -20,6 +20,7 @@ _UNITS: dict[str, int] = {
 }
 _NOT_A_SIZE = "is not a size: expected a Kubernetes quantity such as 400Gi or 2Ti"
 _PATTERN = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)})")
+_ANY_PATTERN = re.compile(rf"(\d+(?:\.\d+)?)({'|'.join(_UNITS)}|m)")
 
 
 def quantity_bytes(quantity: str) -> int:
@@ -32,6 +33,24 @@ def quantity_bytes(quantity: str) -> int:
         raise ValueError(_NOT_A_SIZE)
     number, unit = match.groups()
     return math.ceil(Decimal(number) * _UNITS[unit])
+
+
+def canonical(quantity: str) -> str:
+    """A quantity as Kubernetes stores it: no fraction, and the largest unit that needs none. Other text stays as it is.
+
+    Source: the documentation of Quantity (github.com/kubernetes/apimachinery, pkg/api/resource/quantity.go).
+    """
+    match = _ANY_PATTERN.fullmatch(quantity)
+    if match is None:
+        return quantity
+    number, unit = match.groups()
+    value = Decimal(number) * (Decimal("0.001") if unit == "m" else _UNITS[unit])
+    if value % 1:
+        return f"{math.ceil(value * 1000)}m"
+    base = 1024 if unit.endswith("i") and value >= 1024 else 1000
+    fitting = (name for name, size in _UNITS.items() if name.endswith("i") is (base == 1024) and value % size == 0)
+    largest = max(fitting, key=_UNITS.__getitem__, default="") if value else ""
+    return f"{int(value) // _UNITS[largest]}{largest}"
 
 
 def whole_gibibytes(size: int) -> str:

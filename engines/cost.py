@@ -31,7 +31,8 @@ def _nodes(request: FitRequest) -> Iterator[CostPart]:
         yield CostPart("GPU nodes", cost, "nodes.usd_per_gpu_hour")
     elif request.instance_type is not None:
         price = find_instance(request.instance_type).price(request.capacity)
-        name = f"{nodes} x {request.instance_type} ({request.capacity})"
+        dated = f", price of {price.year}" if price is not None and price.is_old else ""
+        name = f"{nodes} x {request.instance_type} ({request.capacity}{dated})"
         if price is None:
             yield CostPart(name, None, "no price is published; state nodes.usd_per_gpu_hour")
         else:

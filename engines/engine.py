@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from config.catalogue import Gpu
@@ -27,6 +28,10 @@ class Metrics:
     """
 
     path: str
+    queries: Path
+    """File with the panels and alerts (`engines.queries`)."""
+    key_header: str | None
+    """Header beside `Authorization` with the API key for the path. None: the path is open."""
     requests_running: str
     """Gauge: requests that are computed."""
     requests_waiting: str
@@ -35,6 +40,9 @@ class Metrics:
     """Counter: tokens of prompts."""
     generated_tokens: str
     """Counter: tokens of answers."""
+    steps: str | None
+    """Counter: steps of which each gives every running request a token, for an engine that counts the tokens of an
+    answer only when it ends. None: `generated_tokens` grows with each token."""
     kv_cache_usage: str | None
     """Gauge: share of the KV cache in use, 0 to 1."""
     time_to_first_token: str | None

@@ -17,7 +17,7 @@ def with_logistics(plan: Plan, request: FitRequest, weights: int | None, start_s
     `weights`: bytes as staged. None: not known. `start_seconds`: from the end of the read of the weights to the
     engine's first answer.
     """
-    needed = None if weights is None else disk_bytes(weights, request.keep_revisions)
+    needed = None if weights is None else disk_bytes(request, weights)
     parts = cost_parts(request)
     plan = replace(plan, cost_parts=parts, cost_per_hour_usd=cost_per_hour(parts))
     plan = replace(plan, volume_bytes=volume_bytes(request, needed))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from config.catalogue import CollectiveLibrary
+from engines.speed import Speed
 
 Verdict = Literal["fits", "tight", "rejected", "unknown"]
 """`fits`: even at the worst of the range. `tight`: only at the likely end. `rejected`: it cannot work. `unknown`: the
@@ -102,6 +103,23 @@ class PerGpu:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheBlocks:
+    """The KV cache of one data-parallel replica as equal blocks, at the worst end."""
+
+    blocks: int
+    tokens: int
+    """Tokens of a block, over all ranks that share the cache of a request."""
+    growing_groups: int = 1
+    """Groups of layers of which each takes blocks for the tokens of a request."""
+    fixed: int = 0
+    """Blocks of a request of any length."""
+
+    def requests(self, tokens: int) -> int:
+        """Requests of so many tokens that the cache holds at once."""
+        return self.blocks // (self.growing_groups * -(-tokens // self.tokens) + self.fixed)
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """The pods' needs from their node, beside GPUs. Not part of the exported plan."""
 
@@ -178,6 +196,12 @@ class Plan:
     """As vLLM names it. `None`: none, or not known. Not part of the exported plan."""
     kv_block_tokens: int | None = None
     """Tokens of a block of the KV cache. Not part of the exported plan."""
+    cache_blocks: CacheBlocks | None = None
+    """`None`: every token takes the same, so that `kv_tokens` says all. Not part of the exported plan."""
+    sequences: int | None = None
+    """Requests that a data-parallel replica computes at a time. `None`: not known. Not part of the exported plan."""
+    speed: Speed | None = None
+    """`None`: the plan is rejected, or what a token costs is not known."""
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values, with the keys that `python -m planner fit --json` documents."""
@@ -198,6 +222,7 @@ class Plan:
             "load_seconds": self.load_seconds,
             "cost_per_hour_usd": self.cost_per_hour_usd,
             "cost_parts": [asdict(part) for part in self.cost_parts],
+            "speed": None if self.speed is None else self.speed.as_dict(),
             "engine_args": list(self.engine_args),
             "engine_env": dict(self.engine_env),
         }

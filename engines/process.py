@@ -38,6 +38,10 @@ class ProcessStart:
     """The timeout for an engine with its own ready timeout."""
     drain_seconds: int
     """Time for running requests to finish when a pod terminates. 0: none."""
+    draft_directory: str | None = None
+    """Directory of the staged draft model, read-only. None: no draft model."""
+    keeps_cache: bool = False
+    """Whether the pod mounts a directory for what the engine compiles, which outlives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +81,11 @@ class KeyedRequests:
     variable: str
     """Environment variable with the key."""
     path: str
-    """Path that completes a prompt, as `/v1/completions` does."""
+    """Path that completes a prompt by POST, as `/v1/completions` does, unless it takes no prompt."""
     header: str | None
     """Header with the key. None: the path needs no key."""
+    takes_prompt: bool = True
+    """False: a GET of the path computes a token of no given prompt, and answers with its status only."""
     open_paths: Sequence[str] = ()
     """Paths that answer without the key and compute, or show what is served."""
 
@@ -105,3 +111,5 @@ class EngineProcess:
     """Command in the engine's container before it gets SIGTERM. Empty: none."""
     cache_directories: Mapping[str, str] = field(default_factory=dict)
     """Writable directories that the engine needs, empty at each start: name to mount path."""
+    kept_cache: str | None = None
+    """Mount path of the directory that outlives the pod. None: the process has none."""

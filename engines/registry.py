@@ -7,9 +7,11 @@ from typing import assert_never
 from config.engine_name import EngineName
 from engines.engine import Engine
 from engines.llama_cpp.engine import LlamaCpp
+from engines.sglang.engine import Sglang
 from engines.vllm.engine import Vllm
 
 _VLLM: Engine = Vllm()
+_SGLANG: Engine = Sglang()
 _LLAMA_CPP: Engine = LlamaCpp()
 
 
@@ -18,6 +20,8 @@ def engine_of(name: EngineName) -> Engine:
     match name:
         case EngineName.VLLM:
             return _VLLM
+        case EngineName.SGLANG:
+            return _SGLANG
         case EngineName.LLAMA_CPP:
             return _LLAMA_CPP
         case _:

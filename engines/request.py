@@ -35,6 +35,8 @@ class Deployment:
     """Time for running requests to finish when a pod terminates. 0: none."""
     makes_cluster: bool = False
     """Whether the stack makes an EKS cluster, and so pays for it."""
+    zone: str | None = None
+    """ID of the availability zone of the nodes in AWS. Unset: not in AWS."""
     volume_has_size: bool = True
     """Whether the weights volume has a size."""
     locked_files: tuple[str, ...] | None = None
@@ -108,7 +110,14 @@ class FitRequest:
     max_lora_rank: int | None = None
     """The largest rank of an adapter. Unset: the engine's default."""
     speculative_tokens: int | None = None
-    """Tokens that the checkpoint's own layers for multi-token prediction draft. Unset: no speculative decoding."""
+    """Tokens that are drafted at a time, by the draft model or the checkpoint's own layers for multi-token prediction.
+    Unset: no speculative decoding."""
+    draft: str | None = None
+    """Model that drafts for speculative decoding, named as `model` is. Unset: none, the checkpoint drafts itself."""
+    draft_include: tuple[str, ...] = ()
+    """Patterns of the draft model's files that are staged."""
+    draft_weights_bytes: int | None = None
+    """Bytes of the draft model to stage, from its lock file. Unset: from the catalogue."""
     yarn_factor: float | None = None
     """Stretch the context by so much with YaRN."""
     yarn_original_context: int | None = None
@@ -119,8 +128,17 @@ class FitRequest:
     """Copies of routed experts in each layer, spread and moved by load (EPLB). Unset: experts are not balanced."""
     cpu_offload_gb: float | None = None
     """GiB of the weights of each GPU that are kept in host memory."""
+    kv_offload: int | None = None
+    """Bytes of host memory for KV cache blocks that leave the GPUs, of the server or of each data-parallel rank. Unset:
+    such blocks are dropped."""
+    max_num_queued_reqs: int | None = None
+    """Requests, running and waiting, beyond which the server refuses more. Unset: no limit."""
+    load_format: str | None = None
+    """Reader of the weights: a value of `LoadFormat`. Unset: the release's own."""
     expert_offload: bool = False
     """llama.cpp: keep the experts in host memory."""
+    sleep_idle_seconds: int | None = None
+    """llama.cpp: seconds without a request after which the model leaves memory. Unset: it stays."""
     extra_args: tuple[str, ...] = ()
     """Further engine arguments, checked against the engine's flags and passed on."""
     model_file: str | None = None
@@ -128,6 +146,8 @@ class FitRequest:
     available_kv_gib: float | None = None
     """Answer with the tokens that fit in this much KV cache per GPU instead of deriving it."""
 
+    keep_cache: bool = False
+    """vLLM: keep what it compiles and tunes at its start on the weights volume."""
     keep_revisions: int = 2
     """Revisions of the weights that the volume must hold."""
     volume_bytes: int | None = None

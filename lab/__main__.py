@@ -40,9 +40,9 @@ def down(lab: Lab, everything: bool) -> None:
         say("no lab was up")
 
 
-def env(lab: Lab, as_json: bool) -> None:
-    """Prints the engine's environment as shell lines that export it, or as JSON."""
-    settings = engine.settings(lab.site)
+def env(lab: Lab, as_json: bool, aws: bool) -> None:
+    """Prints the engine's environment as shell lines that export it, or as JSON. `aws`: with the lab's AWS."""
+    settings = engine.aws_settings(lab.site) if aws else engine.settings(lab.site)
     if as_json:
         print(json.dumps(settings, indent=2))
     else:
@@ -89,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     command("status", lambda lab: print(report(lab.site)), "what runs, where, and what is on it")
     added = command("env", env, 'the environment for pulumi: eval "$(python -m lab env)"')
     added.add_argument("--json", action="store_true", dest="as_json", help="as one JSON object")
+    added.add_argument("--aws", action="store_true", help="with the lab's AWS, whose provider is a double")
     added = command("logs", logs, "the end of a process's log")
     added.add_argument("process", nargs="?", help="its name; without one, the names are listed")
     added.add_argument("--lines", type=int, default=50)
@@ -99,6 +100,11 @@ def parser() -> argparse.ArgumentParser:
     )
     added.add_argument("profile", help=", ".join(profiles()))
     command("add-real-node", lambda lab: print(lab.add_real_node()), "add a node that runs containers")
+    command(
+        "enforce-network-policies",
+        lambda lab: lab.enforce_network_policies(),
+        "start an enforcer of NetworkPolicies on each real node",
+    )
     added = command(
         "exec",
         lambda lab, node, words: print(lab.on_node(node, *words), end=""),

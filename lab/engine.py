@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.aws.client import LabAWS
 from lab.aws.double.plugin import install as install_double
 from lab.build.cache import ensure
 from lab.build.images import ENGINE_IMAGE, PYTHON_IMAGE
@@ -88,3 +89,12 @@ def settings(site: Site) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": S3_SECRET_KEY,
         "AWS_REGION": S3_REGION,
     }
+
+
+def aws_settings(site: Site) -> dict[str, str]:
+    """Returns the environment of a lab with its AWS, S3 too, for stacks on AWS: pulumi-aws is the provider double.
+
+    Such a stack names its cluster itself, and its nodes are simulated, so that no image of the lab is needed.
+    """
+    lab = {name: value for name, value in settings(site).items() if not name.startswith(("AWS_", "HEAVYLIFT_"))}
+    return {**lab, **LabAWS(site.url("aws")).settings}

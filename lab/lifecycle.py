@@ -15,7 +15,7 @@ from lab import engine
 from lab.build import images, wheels
 from lab.build.cache import Piece, ensure, lock
 from lab.build.debian import TOOLS_PIECE
-from lab.build.pieces import CONTROL_PLANE, ENGINE, REAL_NODE, SERVERS
+from lab.build.pieces import CONTROL_PLANE, ENGINE, NETWORK_POLICIES_PIECE, REAL_NODE, SERVERS
 from lab.cluster import client, control_plane
 from lab.cluster.servers import wheels_directory
 from lab.errors import LabError
@@ -219,6 +219,13 @@ class Lab:
         ready = f"node {name} did not become Ready (logs in {site.logs})"
         client.wait_until(lambda: client.is_ready(client.node(api, name)), START_SECONDS, ready)
         return name
+
+    def enforce_network_policies(self) -> None:
+        """Starts an enforcer of NetworkPolicies on each real node, until the lab stops."""
+        ensure(NETWORK_POLICIES_PIECE)
+        enforcer = ("env", f"PYTHONPATH={CHECKOUT}", sys.executable, "-m", "lab.cluster.network_policies")
+        for index in range(self.real_nodes):
+            self.on_node(f"real-{index}", *enforcer, self.directory, str(index))
 
     def on_node(self, name: str, *command: str | Path) -> str:
         """Runs a command in a real node's namespaces and returns its output."""

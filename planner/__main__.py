@@ -19,20 +19,26 @@ from config.catalogue import NotInCatalogueError, find_gpu
 from config.checkpoint.directory import DirectoryError
 from config.checkpoint.model_spec import find_model
 from config.engine_name import EngineName
+from engines.plan import Plan
 from engines.registry import engine_for
 from engines.request import FitRequest
+from engines.speed import Workload
 from planner.command_line import flag, parser
 from planner.faults import faults, unlisted_gpu
-from planner.fit import fit
+from planner.fit import fit, with_workload
 from planner.recommend import Query, Recommendation, recommend, with_more_nodes
+from planner.report.chart import chart
 from planner.report.explain import explain
 from planner.report.picture import picture
 from planner.report.recommendations import table
 from planner.report.show import list_models, show
 from planner.report.summary import summary
+from planner.speed import speeds_over_users
+from planner.targets import Targets
 
 _STATUS = {"fits": 0, "tight": 0, "rejected": 1, "unknown": 3}
 _USAGE = 2
+_WORKLOAD = ("prompt_tokens", "answer_tokens")
 
 
 class UsageError(Exception):
@@ -53,8 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fit(options: Namespace) -> int:
     request = _request(options)
     plan = fit(request)
+    plan = with_workload(plan, request, _workload(options, plan))
     if options.svg:
-        _draw(options.svg, picture(request, plan))
+        _draw(options.svg, picture(request, plan), "--svg")
+    if options.chart:
+        speeds = speeds_over_users(plan, request, find_model(request.model, request.include)) if plan.speed else ()
+        if not speeds:
+            raise UsageError(f"--chart {options.chart}: no speed is known of a plan that is {plan.verdict}")
+        _draw(options.chart, chart(request, plan, speeds), "--chart")
     if options.json:
         print(json.dumps(plan.as_dict(), indent=2))
     else:
@@ -64,17 +76,36 @@ def _fit(options: Namespace) -> int:
     return _STATUS[plan.verdict]
 
 
-def _draw(file: Path, text: str) -> None:
+def _workload(options: Namespace, plan: Plan) -> Workload | None:
+    """The requests that the options describe. None: the default ones. Raises UsageError."""
+    given = _lengths(options)
+    workload = Workload(**given)
+    if given and plan.context is not None and workload.tokens > plan.context:
+        _refuse([f"--prompt-tokens + --answer-tokens: {workload.tokens:,}: the plan has a context of {plan.context:,}"])
+    return workload if given else None
+
+
+def _lengths(options: Namespace) -> dict[str, int]:
+    """The tokens that the options state of requests. Raises UsageError."""
+    given = {name: value for name in _WORKLOAD if (value := getattr(options, name)) is not None}
+    _refuse(
+        [f"{flag(name)}: {given[name]}: expected a whole number of at least 1" for name in given if given[name] < 1]
+    )
+    return given
+
+
+def _draw(file: Path, text: str, option: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as fault:
-        raise UsageError(f"--svg {file}: cannot be written ({fault.strerror})") from fault
+        raise UsageError(f"{option} {file}: cannot be written ({fault.strerror})") from fault
 
 
 def _explain(options: Namespace) -> int:
     request = _request(options)
-    print(explain(request))
-    return _STATUS[fit(request).verdict]
+    plan = fit(request)
+    print(explain(request, with_workload(plan, request, _workload(options, plan))))
+    return _STATUS[plan.verdict]
 
 
 def _show(options: Namespace) -> int:
@@ -85,12 +116,20 @@ def _show(options: Namespace) -> int:
 def _recommend(options: Namespace) -> int:
     _check_query(options)
     names = (field.name for field in fields(Query))
-    query = Query(**{name: value for name in names if (value := getattr(options, name)) is not None})
+    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    query = Query(**given, targets=_targets(options))
     found = recommend(query)
     print(table(found, with_more_nodes(query, found)))
     if options.write is not None and found:
         _write(_chosen(found, options.row), options.write)
     return 0 if found else 1
+
+
+def _targets(options: Namespace) -> Targets | None:
+    """The speed that the options ask for. None: they do not say how fast, or for how many users."""
+    if options.users is None and options.target_tps is None and options.target_ttft is None:
+        return None
+    return Targets(options.users or 1, options.target_tps, options.target_ttft, Workload(**_lengths(options)))
 
 
 def _chosen(found: tuple[Recommendation, ...], row: str | None) -> Recommendation:
@@ -127,6 +166,9 @@ def _check_query(options: Namespace) -> None:
             ("nodes", "a whole number", 1),
             ("gpus_per_node", "a whole number", 1),
             ("max_model_len", "a whole number", 1),
+            ("users", "a whole number", 1),
+            ("target_tps", "tokens per second", 0),
+            ("target_ttft", "seconds", 0),
         )
         if (value := getattr(options, name)) is not None and not least <= value < inf
     ]

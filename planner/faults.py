@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu, find_instance
+from config.load_format import LoadFormat
 from engines.plan import Problem
 from engines.registry import engine_of
 from engines.request import FitRequest
@@ -27,9 +28,13 @@ _COUNTS = (
     "max_loras",
     "max_lora_rank",
     "max_num_batched_tokens",
+    "max_num_queued_reqs",
+    "sleep_idle_seconds",
     "block_size",
     "keep_revisions",
 )
+_READERS = [each.value for each in LoadFormat]
+
 _MAX = 1e15
 """Upper bound of every number that is not a count."""
 
@@ -58,12 +63,17 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "yarn_factor": (lambda value: 1 < value <= _MOST_STRETCH, f"a factor above 1 and at most {_MOST_STRETCH}"),
     "redundant_experts": (lambda value: value >= 0, "a whole number of at least 0"),
     "cpu_offload_gb": (_is_positive, "GiB above 0"),
+    "kv_offload": (_is_positive, "a size above 0"),
     "gpu_memory_utilization": (lambda value: 0 < value <= 1, "a share above 0 and at most 1"),
     "block_size": (
         lambda value: value < 1 or value % _BLOCK_TOKENS == 0,
         f"a multiple of {_BLOCK_TOKENS}, as vLLM's kernels take",
     ),
     "driver": (lambda value: re.fullmatch(r"\d+(\.\d+){0,2}", value) is not None, "a version such as 580.95.05 or 580"),
+    "load_format": (
+        lambda value: value in _READERS,
+        f"{', '.join(_READERS[:-1])} or {_READERS[-1]}",
+    ),
     "mm_encoder_tp_mode": (lambda value: value in ("data", "weights"), "data or weights"),
 }
 """By field: a check for values that are set, and what the message says was expected."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 
-from config.catalogue import Instance, find_gpu, instances
+from config.catalogue import CapacityKind, Instance, find_gpu, instances
 from engines.request import FitRequest
 
 _COUNTS = (1, 2, 4, 8)
@@ -40,6 +41,21 @@ class Machine:
         """Memory of its GPUs together."""
         each = find_gpu(self.request.gpu or "").memory_bytes or 0
         return each * self.request.gpus_per_node * self.request.nodes
+
+
+def sold_as(kind: CapacityKind) -> list[Instance]:
+    """The EC2 instance types that are sold in this way: for each GPU and count of GPUs the cheapest, which is one of
+    unknown price only if there is no other."""
+    best: dict[tuple[str, int], tuple[float, Instance]] = {}
+    for instance in instances():
+        price = instance.price(kind)
+        if kind is CapacityKind.CAPACITY_BLOCK and kind not in instance.usage_classes:
+            continue
+        cost = price.usd_per_hour if price else inf
+        key = (instance.gpu, instance.gpus)
+        if key not in best or cost < best[key][0]:
+            best[key] = cost, instance
+    return [instance for _, instance in best.values()]
 
 
 def machines(available: Machines, request: FitRequest) -> list[Machine]:

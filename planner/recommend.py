@@ -22,8 +22,10 @@ from config.checkpoint.tensors import Place
 from engines.plan import Plan
 from engines.registry import engine_for, engine_of
 from engines.request import FitRequest
+from engines.speed import SpeedAt
 from planner.fit import plan_only
 from planner.machines import Machines, machines
+from planner.targets import Reach, Targets
 
 DEFAULT_CONTEXT = 32_768
 """Enough for work on documents and code. Models with a shorter maximum are planned with their own."""
@@ -59,6 +61,8 @@ class Query:
     nodes: int = 1
     max_model_len: int = DEFAULT_CONTEXT
     usd_per_gpu_hour: float | None = None
+    targets: Targets | None = None
+    """Speed that is asked for."""
 
     @property
     def machines(self) -> Machines:
@@ -76,6 +80,10 @@ class Recommendation:
     plan: Plan
     times_the_tokens: float = 1.0
     """Tokens that the caches of all GPUs hold, as a multiple of those in the layout for one request."""
+    speed: SpeedAt | None = None
+    """For the users of the query's targets. None: it has none."""
+    reach: Reach = Reach.LIKELY
+    """How surely it reaches them."""
 
     @property
     def gpus(self) -> int:
@@ -122,7 +130,7 @@ def recommend(query: Query) -> tuple[Recommendation, ...]:
     """
     found = [best for model, checkpoint in _matching(query) if (best := _best(query, model, checkpoint)) is not None]
     found.sort(key=_order)
-    return tuple(row for best in found for row in (best, *_other_layouts(best)))
+    return tuple(row for best in found for row in (best, *_other_layouts(query, best)))
 
 
 def with_more_nodes(query: Query, found: tuple[Recommendation, ...]) -> tuple[Recommendation, ...]:
@@ -144,11 +152,12 @@ def with_more_nodes(query: Query, found: tuple[Recommendation, ...]) -> tuple[Re
 
 
 def _order(row: Recommendation) -> tuple[object, ...]:
-    """Best first: few bits last, then the class of the model, the checkpoint, and the smallest machine."""
+    """Best first: few bits last, how surely targets are reached, the class of the model, the checkpoint, the smallest
+    machine."""
     quality = _QUALITIES.index(row.model.quality) if row.model.quality in _QUALITIES else len(_QUALITIES)
     cost = row.plan.cost_per_hour_usd or 0.0
     few = row.nearness is Nearness.FEWER_BITS
-    return few, quality, row.nearness, cost, row.gpus, _VERDICTS[row.plan.verdict], row.checkpoint.name
+    return few, row.reach, quality, row.nearness, cost, row.gpus, _VERDICTS[row.plan.verdict], row.checkpoint.name
 
 
 def _matching(query: Query) -> Iterator[tuple[ModelFamily, Checkpoint]]:
@@ -168,20 +177,34 @@ def _matching(query: Query) -> Iterator[tuple[ModelFamily, Checkpoint]]:
 
 
 def _best(query: Query, model: ModelFamily, checkpoint: Checkpoint) -> Recommendation | None:
-    """The cheapest machine that the planner accepts, then the smallest."""
+    """The cheapest machine that the planner accepts, then the smallest. With targets: the cheapest that likely reaches
+    them, else the cheapest of those that most surely do."""
     request = _request(query, model, checkpoint)
     least = _least_bytes(checkpoint)
     large_enough = (each for each in machines(query.machines, request) if each.memory_bytes >= least)
+    best: Recommendation | None = None
     for _, alike in groupby(large_enough, key=lambda machine: machine.price):
-        accepted = [
-            Recommendation(model, checkpoint, tried, plan)
-            for machine in alike
-            for tried in _layouts(machine.request, model)
-            if (plan := plan_only(tried)).verdict in _VERDICTS and _affordable(query, plan)
-        ]
+        tried = (layout for machine in alike for layout in _layouts(machine.request, model))
+        accepted = [row for each in tried if (row := _accepted(query, model, checkpoint, each)) is not None]
         if accepted:
-            return min(accepted, key=lambda row: (row.gpus, _VERDICTS[row.plan.verdict]))
-    return None
+            here = min(accepted, key=lambda row: (row.reach, row.gpus, _VERDICTS[row.plan.verdict]))
+            best = here if best is None or here.reach < best.reach else best
+            if best.reach is Reach.LIKELY:
+                break
+    return best
+
+
+def _accepted(query: Query, model: ModelFamily, checkpoint: Checkpoint, request: FitRequest) -> Recommendation | None:
+    """The row of a request. None: it does not fit, is too dear, or surely or likely misses the targets."""
+    plan = plan_only(request)
+    if plan.verdict not in _VERDICTS or not _affordable(query, plan):
+        return None
+    row = Recommendation(model, checkpoint, request, plan)
+    if query.targets is None:
+        return row
+    speed = query.targets.at(request, plan)
+    reach = query.targets.reached(speed)
+    return None if reach is Reach.NO else replace(row, speed=speed, reach=reach)
 
 
 def _least_bytes(checkpoint: Checkpoint) -> int:
@@ -218,22 +241,23 @@ def _spreads_experts(request: FitRequest, model: ModelFamily) -> bool:
     return bool(has_experts) and "expert_parallel" not in engine_of(request.engine).missing_settings
 
 
-def _other_layouts(best: Recommendation) -> Iterator[Recommendation]:
+def _other_layouts(query: Query, best: Recommendation) -> Iterator[Recommendation]:
     """Layouts of the same machine that hold more tokens where tensor parallelism copies the cache: attention in
     data-parallel ranks with the experts spread, for many requests; the context over the ranks, for long ones."""
-    missing, tp = engine_of(best.request.engine).missing_settings, best.plan.layout.tp
-    if tp == 1 or best.plan.layout.pp > 1 or {"data_parallel", "decode_context_parallel"} & missing:
+    missing, tp, pp = engine_of(best.request.engine).missing_settings, best.plan.layout.tp, best.plan.layout.pp
+    if tp == 1 or {"data_parallel", "decode_context_parallel"} & missing:
         return
-    tried = [replace(best.request, decode_context_parallel=size) for size in (tp, tp // 2, tp // 4) if size > 1]
+    cut = replace(best.request, tensor_parallel=tp, pipeline_parallel=pp)
+    tried = [replace(cut, decode_context_parallel=size) for size in (tp, tp // 2, tp // 4) if size > 1]
     if _spreads_experts(best.request, best.model):
-        tried.append(replace(best.request, tensor_parallel=1, data_parallel=tp, expert_parallel=True))
+        spread = replace(best.request, tensor_parallel=1, pipeline_parallel=1, data_parallel=tp * pp)
+        tried.append(replace(spread, expert_parallel=True))
     by_kind: dict[bool, Recommendation] = {}
     for request in tried:
-        plan = plan_only(request)
-        row = Recommendation(best.model, best.checkpoint, request, plan)
-        if plan.verdict in _VERDICTS and best.tokens and row.tokens >= _PAYS * best.tokens:
+        row = _accepted(replace(query, usd_per_hour=None), best.model, best.checkpoint, request)
+        if row is not None and best.tokens and row.tokens >= _PAYS * best.tokens:
             row = replace(row, times_the_tokens=row.tokens / best.tokens)
-            by_kind.setdefault(plan.layout.dp > 1, row)
+            by_kind.setdefault(row.plan.layout.dp > 1, row)
     yield from by_kind.values()
 
 

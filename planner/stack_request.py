@@ -9,7 +9,7 @@ from config.catalogue import CapacityKind
 from config.quantity import quantity_bytes
 from config.stack.file import read_stack_file, stack_file
 from config.stack.sections import StackConfig, WeightsKind
-from config.stack.weights import WeightsLock, read_lock
+from config.stack.weights import WeightsLock, draft_lock_of, lock_of
 from engines.request import (
     DEFAULT_NODE_BYTES_PER_SECOND,
     DEFAULT_READ_BYTES_PER_SECOND,
@@ -26,12 +26,11 @@ def request_of_named_stack(name: str, program: Path = Path()) -> FitRequest:
     """
     stack = read_stack_file(stack_file(name, program))
     stack.promotion.require_another(name)
-    lock = read_lock(program / stack.stage.lock, stack.model) if stack.stage.lock else None
-    return request_of_stack(stack, lock)
+    return request_of_stack(stack, lock_of(stack, program), draft_lock_of(stack, program))
 
 
-def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest:
-    """The request of a stack. Sizes come from the lock file if there is one.
+def request_of_stack(stack: StackConfig, lock: WeightsLock | None, draft_lock: WeightsLock | None = None) -> FitRequest:
+    """The request of a stack. Sizes come from the lock files, where there are any.
 
     With several replicas, the request describes one replica on its share of the nodes, and the cost of all nodes.
     """
@@ -71,17 +70,25 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
         max_loras=engine.max_loras,
         max_lora_rank=engine.max_lora_rank,
         speculative_tokens=engine.speculative_tokens,
+        draft=model.draft.repository if model.draft else None,
+        draft_include=tuple(model.draft.include) if model.draft else (),
+        draft_weights_bytes=draft_lock.total_bytes if draft_lock else None,
         yarn_factor=engine.yarn_factor,
         yarn_original_context=engine.yarn_original_context,
         enforce_eager=engine.enforce_eager,
         redundant_experts=engine.redundant_experts,
         cpu_offload_gb=engine.cpu_offload_gb,
+        kv_offload=quantity_bytes(engine.kv_offload) if engine.kv_offload else None,
+        max_num_queued_reqs=engine.max_num_queued_reqs,
+        load_format=engine.load_format,
         expert_offload=engine.expert_offload,
+        sleep_idle_seconds=engine.sleep_idle_seconds,
         extra_args=tuple(engine.extra_args),
         model_file=engine.model_file,
         deployment=Deployment(
             nodes=nodes.total,
             makes_cluster=stack.aws is not None and stack.aws.makes_cluster,
+            zone=nodes.zone,
             replicas=engine.replicas,
             cpus=engine.cpus,
             drain_seconds=engine.drain,
@@ -90,6 +97,7 @@ def request_of_stack(stack: StackConfig, lock: WeightsLock | None) -> FitRequest
             image=engine.image,
             environment=tuple(engine.environment),
         ),
+        keep_cache=weights.cache,
         keep_revisions=weights.keep_revisions,
         volume_bytes=quantity_bytes(weights.size) if weights.size else None,
         staging_bytes_per_second=bandwidth,

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu, gpus
+from config.catalogue import Gpu, Instance, NotInCatalogueError, find_checkpoint, find_gpu, gpus
 from engines.engine import Alternative
 from engines.plan import Plan
 from engines.registry import engine_of
 from engines.request import Deployment, FitRequest
+from planner.machines import sold_as
 
 Planner = Callable[[FitRequest], Plan]
 
 _MACHINES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))
 """Nodes and GPUs per node, smallest first: common machine sizes."""
+
+_NODES = (2, 4)
+"""Numbers of instances that are tried beside one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,9 @@ def _more_gpus(request: FitRequest) -> Iterator[_Candidate]:
     """More GPUs of the same kind."""
     if request.gpu is None:
         return
+    if request.instance_type is not None:
+        yield from _more_instances(request, request.nodes * request.gpus_per_node)
+        return
     title, present = find_gpu(request.gpu).title, request.nodes * request.gpus_per_node
     for nodes, each in _MACHINES:
         if nodes * each > present:
@@ -108,11 +115,49 @@ def _other_gpus(request: FitRequest) -> Iterator[_Candidate]:
     if request.gpu is None:
         return
     current = find_gpu(request.gpu)
+    if request.instance_type is not None:
+        yield from _other_instances(request, current)
+        return
     larger = [gpu for gpu in gpus() if (gpu.torch_gib or 0) > (current.torch_gib or 0)]
     for gpu in sorted(larger, key=lambda gpu: gpu.torch_gib or 0):
         count = f"{request.nodes} x {request.gpus_per_node}" if request.nodes > 1 else f"{request.gpus_per_node}"
         other = replace(request, gpu=gpu.name, instance_type=None, deployment=_without_image(request))
         yield _Candidate(f"{count} {gpu.title}", other, "gpu")
+
+
+def _more_instances(request: FitRequest, present: int) -> Iterator[_Candidate]:
+    """Instances with more GPUs of the same kind, or more of them, fewest GPUs first."""
+    same = sorted((each for each in sold_as(request.capacity) if each.gpu == request.gpu), key=lambda each: each.gpus)
+    found = [(1, each) for each in same]
+    found += [(nodes, each) for nodes in _NODES for each in same if each.gpus == max(each.gpus for each in same)]
+    for nodes, instance in found:
+        if nodes * instance.gpus > present:
+            yield _on_instances(request, nodes, instance, "gpus")
+
+
+def _other_instances(request: FitRequest, current: Gpu) -> Iterator[_Candidate]:
+    """The same number of instances with as many GPUs, each with more memory, smallest memory first."""
+    larger = [
+        (find_gpu(each.gpu).torch_gib or 0, each)
+        for each in sold_as(request.capacity)
+        if each.gpus == request.gpus_per_node and (find_gpu(each.gpu).torch_gib or 0) > (current.torch_gib or 0)
+    ]
+    for _, instance in sorted(larger, key=lambda each: each[0]):
+        yield _on_instances(request, request.nodes, instance, "gpu")
+
+
+def _on_instances(request: FitRequest, nodes: int, instance: Instance, alternatives: str) -> _Candidate:
+    """The request on instances of a type. Between several, it needs an image with EFA, which is judged later."""
+    text = f"{nodes} x {instance.type} ({nodes * instance.gpus} {find_gpu(instance.gpu).title})"
+    if nodes > 1 and request.nodes == 1 and request.deployment and request.deployment.image:
+        text += ", with an image that has EFA libraries"
+    other = replace(
+        _on_machine(request, nodes, instance.gpus),
+        gpu=instance.gpu,
+        instance_type=instance.type,
+        fabric="efa" if nodes > 1 and instance.efa_interfaces else "none",
+    )
+    return _Candidate(text, replace(other, deployment=_without_image(other)), alternatives)
 
 
 def _without_image(request: FitRequest) -> Deployment | None:

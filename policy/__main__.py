@@ -1,7 +1,9 @@
 """The policy pack that Pulumi's engine runs: each rule of `policy.rules` as a policy over the whole stack."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pulumi_policy import (
     EnforcementLevel,
@@ -9,6 +11,8 @@ from pulumi_policy import (
     PolicyPack,
     PolicyResource,
     ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
     StackValidationArgs,
     StackValidationPolicy,
 )
@@ -19,6 +23,13 @@ from policy.resources import Resource
 from policy.rules import RULES
 from policy.rules.rule import Rule
 
+_inputs: dict[str, Mapping[str, Any]] = {}
+"""Inputs of each resource by URN. In a preview, objects of a cluster that does not exist yet have nothing else."""
+
+
+def _remember(resource: ResourceValidationArgs, _: ReportViolation) -> None:
+    _inputs[resource.urn] = resource.props
+
 
 def _resources(given: list[PolicyResource]) -> list[Resource]:
     """The engine's resources in the rules' own form, with their parents."""
@@ -27,7 +38,8 @@ def _resources(given: list[PolicyResource]) -> list[Resource]:
     def converted(resource: PolicyResource) -> Resource:
         if resource.urn not in by_urn:
             parent = converted(resource.parent) if resource.parent else None
-            by_urn[resource.urn] = Resource(resource.resource_type, resource.name, resource.props, resource.urn, parent)
+            properties = resource.props or _inputs.get(resource.urn, {})
+            by_urn[resource.urn] = Resource(resource.resource_type, resource.name, properties, resource.urn, parent)
         return by_urn[resource.urn]
 
     return [converted(resource) for resource in given]
@@ -49,4 +61,11 @@ def _policy(rule: Rule) -> StackValidationPolicy:
     )
 
 
-PolicyPack(name="heavylift", policies=[_policy(rule) for rule in RULES])
+_READS_INPUTS = ResourceValidationPolicy(
+    name="inputs",
+    description="Remembers the inputs of each resource for the other rules, and finds nothing.",
+    validate=_remember,
+    enforcement_level=EnforcementLevel.ADVISORY,
+)
+
+PolicyPack(name="heavylift", policies=[_READS_INPUTS, *map(_policy, RULES)])

@@ -15,8 +15,7 @@ def admit_release(stack: RunningStack) -> None:
 
     Raises pulumi.RunError with every reason if `up` must not take the release.
     """
-    config = stack.config
-    release = Release(stack.instance, config, stack.lock.sha256 if stack.lock else None)
+    release = Release.of(stack.instance, stack.config, stack.lock, stack.draft_lock)
     organization = pulumi.get_organization()
     prefix = "" if organization == _OF_FILE_BACKENDS else f"{organization}/{pulumi.get_project()}/"
     proof = proof_of(release, EngineRecords(), prefix)

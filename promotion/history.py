@@ -48,13 +48,20 @@ class Update:
 
 
 class Records(Protocol):
-    """Where the records of stacks come from. Both methods raise NoRecordsError."""
+    """Where the records of stacks come from. Each method raises NoRecordsError."""
 
     def updates(self, stack: str) -> Iterator[Update]:
         """The history of a stack, newest first."""
 
     def outputs(self, stack: str) -> Mapping[str, Any]:
         """The outputs that a stack has now."""
+
+
+class StateRecords(Records, Protocol):
+    """Records with the state."""
+
+    def resources(self, stack: str) -> Sequence[Mapping[str, Any]]:
+        """The resources that a stack has now. Raises NoRecordsError."""
 
 
 class EngineRecords:
@@ -77,7 +84,7 @@ class EngineRecords:
         return outputs
 
     def resources(self, stack: str) -> Sequence[Mapping[str, Any]]:
-        """Reads the resources of the state; secrets are not shown. Raises NoRecordsError."""
+        """Reads the resources of the state; secrets are not shown."""
         deployment: Mapping[str, Any] = _asked("stack", "export", "--stack", stack)["deployment"]
         return deployment.get("resources") or ()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from config.errors import StackError
 from config.release import differing_keys
 from config.stack.sections import StackConfig
+from config.stack.weights import WeightsLock
 from config.units import duration
 from promotion.history import NoRecordsError, Records, Update
 
@@ -46,6 +47,13 @@ class Release:
     """With the overrides of the environment."""
     lock_sha256: str | None = None
     """SHA-256 of the weights lock file. None: no lock."""
+    draft_lock_sha256: str | None = None
+    """SHA-256 of the lock file of the draft model. None: no draft model, or no lock."""
+
+    @classmethod
+    def of(cls, stack: str, config: StackConfig, lock: WeightsLock | None, draft_lock: WeightsLock | None) -> Self:
+        """The release of a stack with the locks that were read for it."""
+        return cls(stack, config, lock.sha256 if lock else None, draft_lock.sha256 if draft_lock else None)
 
 
 def proof_of(release: Release, records: Records, prefix: str = "", now: datetime | None = None) -> Proof | None:
@@ -120,6 +128,11 @@ def _differences(release: Release, last: Update, outputs: Mapping[str, Any]) -> 
         yield f"{source} runs the image {runs.get('image')}: expected {release.config.engine.image}"
     if runs.get("lock_sha256") != release.lock_sha256:
         yield f"{source} runs weights of another lock file of the same name: expected SHA-256 {release.lock_sha256}"
+    if (runs.get("draft") or {}).get("lock_sha256") != release.draft_lock_sha256:
+        yield (
+            f"{source} runs a draft model of another lock file of the same name: expected SHA-256 "
+            f"{release.draft_lock_sha256}"
+        )
 
 
 def _since(release: Release, updates: Sequence[Update]) -> datetime | None:

@@ -8,15 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from promotion.proof import Proof
 from review.checkout import StackAt, Stacks
 from review.deployed.events import EngineRun
 from review.deployed.interruption import Interruption
 from review.figures import Row, rows
 from review.text import without_credentials
 from stager.listing import Listing, RemoteFile
+
+if TYPE_CHECKING:
+    # The import takes longer than the plans of five stacks.
+    from promotion.proof import Proof
 
 _ORDER = ("invalid", "rejected", "refused", "unknown", "tight", "fits", "deleted")
 """Verdicts as a report lists them: first what needs a decision."""
@@ -232,5 +235,6 @@ def _by_path(lock: Listing | None) -> dict[str, RemoteFile]:
 def _weights(stack: StackAt) -> tuple[Any, ...]:
     """What decides which files are staged."""
     model = stack.sections.get("model")
-    stated = [model.get(key) for key in ("repository", "revision", "include")] if isinstance(model, dict) else []
+    keys = ("repository", "revision", "include", "draft")
+    stated = [model.get(key) for key in keys] if isinstance(model, dict) else []
     return (*stated, sorted(stack.lock.files, key=lambda file: file.path) if stack.lock else None)

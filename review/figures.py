@@ -8,6 +8,7 @@ from typing import Any
 
 from config.catalogue import NotInCatalogueError, find_gpu
 from config.units import duration
+from planner.report.speed import digits
 from review.checkout import StackAt
 from stager.listing import FULL_COMMIT
 
@@ -149,8 +150,33 @@ def _stated(section: str, *keys: str) -> Callable[[StackAt], Any]:
     return read
 
 
+def _draft(key: str) -> Callable[[StackAt], str | None]:
+    """Reads a key of the draft model."""
+
+    def read(stack: StackAt) -> str | None:
+        model = stack.sections.get("model")
+        draft = model.get("draft") if isinstance(model, dict) else None
+        value = draft.get(key) if isinstance(draft, dict) else None
+        return None if value is None else str(value)
+
+    return read
+
+
 def _short(revision: str) -> str:
     return revision[:12] if FULL_COMMIT.fullmatch(revision) else revision
+
+
+def _speed_bound(stack: StackAt) -> str | None:
+    """The bound of the speed of a server, in words. None: not known."""
+    bound = _planned("speed", "bound", "users")(stack)
+    if not bound:
+        return None
+    at = (
+        f"{each['users']:,} user{'s' if each['users'] > 1 else ''} "
+        f"{digits(each['output_tokens_per_second'] / each['users'])}"
+        for each in (bound[0], *bound[1:][-1:])
+    )
+    return ", ".join(at) + " tokens/s each"
 
 
 def _monthly(stack: StackAt) -> float | None:
@@ -185,6 +211,8 @@ _FIGURES = (
     _Figure("machine", machine, str),
     _Figure("repository", _stated("model", "repository"), str, is_name=True),
     _Figure("revision", _stated("model", "revision"), _short, is_name=True),
+    _Figure("draft model", _draft("repository"), str, is_name=True, missing="none"),
+    _Figure("draft revision", _draft("revision"), _short, is_name=True),
     _Figure("engine", _stated("engine", "name", "version"), str, is_name=True),
     _Figure("image", _stated("engine", "image"), str, is_name=True),
     _Figure("context, tokens", _planned("context"), "{:,}".format, always=True, compared=_times),
@@ -196,6 +224,7 @@ _FIGURES = (
         compared=_difference,
     ),
     _Figure("KV cache, tokens, at least", _planned("kv_tokens", 0), "{:,}".format, always=True, compared=_times),
+    _Figure("speed, bound: at best", _speed_bound, str, always=True),
     _Figure("KV cache type", _stated("engine", "kv_cache_dtype"), str, is_name=True, missing="unset"),
     _Figure("weights per GPU", _planned("per_gpu", "weights_gib"), "{:,.2f} GiB".format, compared=_times),
     _Figure("weights on the volume", _planned("weights_bytes"), gigabytes, compared=_times),

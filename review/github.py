@@ -1,4 +1,4 @@
-"""The report as one comment of a pull request on GitHub, edited in place.
+"""GitHub's API: the report as one comment of a pull request, edited in place.
 
 The comment is found among all comments by its first line and by the login that posts: another person's comment with the
 same line is never touched. The token is read from the environment, and appears in no message.
@@ -22,7 +22,7 @@ from review.markdown import MARKER, NOTHING
 ACTIONS_LOGIN = "github-actions[bot]"
 """Login of the token that GitHub gives to a workflow."""
 
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _PER_PAGE = 100
 _TIMEOUT_SECONDS = 30
 _MOST_SAID = 200
@@ -33,36 +33,35 @@ class NotPermittedError(ReviewError):
 
 
 @dataclass(frozen=True)
-class PullRequest:
-    """Where the comment goes, and with which token."""
+class Repository:
+    """A repository on GitHub, and a token for its API."""
 
     api: str
-    repository: str
-    number: int
+    """Base URL of the API."""
+    name: str
+    """Owner and name, such as `acme/stacks`."""
     token: str = field(repr=False)
 
 
-def pull_request(environment: Mapping[str, str] = os.environ) -> PullRequest:
-    """The pull request of the running workflow. Raises ReviewError with everything that is missing."""
-    repository, token = environment.get("GITHUB_REPOSITORY", ""), environment.get("GITHUB_TOKEN", "")
+def repository(environment: Mapping[str, str] = os.environ) -> Repository:
+    """The repository of the running workflow. Raises ReviewError with everything that is missing."""
+    return _repository(environment, [])
+
+
+def pull_request(environment: Mapping[str, str] = os.environ) -> tuple[Repository, int]:
+    """The repository and the number of the pull request of the running workflow.
+
+    Raises ReviewError with everything that is missing.
+    """
     number = _number(environment.get("GITHUB_EVENT_PATH", ""))
-    missing = [
-        text
-        for text, is_missing in (
-            ("GITHUB_TOKEN is not set: expected the workflow's token", not token),
-            ("GITHUB_REPOSITORY is not set: expected owner/name", not _REPOSITORY.fullmatch(repository)),
-            ("GITHUB_EVENT_PATH names no event of a pull request: expected on: pull_request", number is None),
-        )
-        if is_missing
-    ]
-    if missing or number is None:
-        raise ReviewError("\n  ".join(["--post: ", *missing]))
-    return PullRequest(environment.get("GITHUB_API_URL") or "https://api.github.com", repository, number, token)
+    missing = ["GITHUB_EVENT_PATH names no event of a pull request: expected on: pull_request"]
+    return _repository(environment, missing if number is None else []), number or 0
 
 
 def post(
     text: str,
-    target: PullRequest,
+    target: Repository,
+    number: int,
     login: str = ACTIONS_LOGIN,
     transport: httpx2.BaseTransport | None = None,
     marker: str = MARKER,
@@ -73,21 +72,23 @@ def post(
 
     Raises NotPermittedError if the token may not write, and ReviewError for every other answer that is not a success.
     """
-    with _client(target, transport) as client:
-        own = next(_own_comments(client, target, login, marker), None)
+    with client(target, transport) as connection:
+        comments = f"/repos/{target.name}/issues/{number}/comments"
+        own = next(own_entries(connection, comments, login, marker), None)
         if own is None and not text:
             return "nothing to post"
         wanted = text or NOTHING[marker]
         if own is None:
-            _asked(client, "POST", f"/repos/{target.repository}/issues/{target.number}/comments", {"body": wanted})
+            asked(connection, "POST", comments, {"body": wanted})
             return "posted a comment"
         if own["body"] == wanted:
             return "the comment says it already"
-        _asked(client, "PATCH", f"/repos/{target.repository}/issues/comments/{own['id']}", {"body": wanted})
+        asked(connection, "PATCH", f"/repos/{target.name}/issues/comments/{own['id']}", {"body": wanted})
         return "edited the comment"
 
 
-def _client(target: PullRequest, transport: httpx2.BaseTransport | None) -> httpx2.Client:
+def client(target: Repository, transport: httpx2.BaseTransport | None) -> httpx2.Client:
+    """A connection to the API, with the token."""
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {target.token}",
@@ -96,32 +97,51 @@ def _client(target: PullRequest, transport: httpx2.BaseTransport | None) -> http
     return httpx2.Client(base_url=target.api, headers=headers, timeout=_TIMEOUT_SECONDS, transport=transport)
 
 
-def _own_comments(client: httpx2.Client, target: PullRequest, login: str, marker: str) -> Iterator[dict[str, Any]]:
-    """Comments of the login that begin with the marker, oldest first, over all pages."""
+def own_entries(
+    connection: httpx2.Client, path: str, login: str, marker: str, **query: str
+) -> Iterator[dict[str, Any]]:
+    """Comments or issues of the login that begin with the marker, in GitHub's order, over all pages."""
     page = 0
     while True:
         page += 1
-        path = f"/repos/{target.repository}/issues/{target.number}/comments?per_page={_PER_PAGE}&page={page}"
-        comments = _asked(client, "GET", path)
-        for comment in comments:
-            author = (comment.get("user") or {}).get("login")  # a deleted account has no user
-            if author == login and str(comment.get("body")).startswith(marker):
-                yield comment
-        if len(comments) < _PER_PAGE:
+        entries = asked(connection, "GET", path, query={**query, "per_page": _PER_PAGE, "page": page})
+        for entry in entries:
+            author = (entry.get("user") or {}).get("login")  # a deleted account has no user
+            if author == login and str(entry.get("body")).startswith(marker):
+                yield entry
+        if len(entries) < _PER_PAGE:
             return
 
 
-def _asked(client: httpx2.Client, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+def asked(
+    connection: httpx2.Client,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    query: Mapping[str, str | int] | None = None,
+) -> Any:
+    """What GitHub answers to one call. Raises as `post` does."""
     try:
-        answer = client.request(method, path, json=body)
+        answer = connection.request(method, path, json=body, params=query)
     except httpx2.HTTPError as error:
-        raise ReviewError(f"--post: {client.base_url} cannot be reached: {error}") from None
+        raise ReviewError(f"--post: {connection.base_url} cannot be reached: {error}") from None
     if answer.is_success:
         return answer.json()
-    why = f"--post: {method} {path.partition('?')[0]}: {answer.status_code} {_message(answer)}"
+    why = f"--post: {method} {path}: {answer.status_code} {_message(answer)}"
     if answer.status_code == httpx2.codes.FORBIDDEN:
         raise NotPermittedError(why)
     raise ReviewError(why)
+
+
+def _repository(environment: Mapping[str, str], missing: list[str]) -> Repository:
+    name, token = environment.get("GITHUB_REPOSITORY", ""), environment.get("GITHUB_TOKEN", "")
+    if not token:
+        missing.append("GITHUB_TOKEN is not set: expected the workflow's token")
+    if not _NAME.fullmatch(name):
+        missing.append("GITHUB_REPOSITORY is not set: expected owner/name")
+    if missing:
+        raise ReviewError("\n  ".join(["--post: ", *missing]))
+    return Repository(environment.get("GITHUB_API_URL") or "https://api.github.com", name, token)
 
 
 def _message(answer: httpx2.Response) -> str:

@@ -101,6 +101,8 @@ def _deployment_notes(change: StackChange, deployment: Deployment) -> Iterator[t
     if serving := deployment.serving:
         yield "Then", serving.then
         yield "Back", serving.back
+    if deployment.run.capacity:
+        yield "Capacity Block:", f"{deployment.run.capacity}."
     if (proof := deployment.proof) and change.verdict not in ("rejected", "invalid"):
         if proof.evidence:
             yield "Proven:", f"{proof.evidence}."

@@ -50,7 +50,8 @@ def _plan(path: Path, command: Command) -> tuple[Any, list[str]]:
 def sections_of(path: Path) -> dict[str, Any] | None:
     """The `heavylift:` values without their prefix and without secrets. None: the file is not YAML."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # libyaml's parser: three times as fast.
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return None
     config = document.get("config") if isinstance(document, dict) else None

@@ -22,7 +22,8 @@ def promote(source: str, target: str, *, check: bool, dry_run: bool) -> int:
         if not promoted.keys:
             print(f"nothing to promote: {target} has the release of {source}")
             return 0
-        print("\n".join([*_table(target, promoted.keys, "after"), promoted.planned]))
+        gate = [f"gate: {promoted.gate}"] if promoted.gate else []
+        print("\n".join([*_table(target, promoted.keys, "after"), promoted.planned, *gate]))
         if not dry_run:
             replace_stack_file(promoted.file, promoted.after)
     except StackError as error:

@@ -17,7 +17,8 @@ from config.release import differing_keys
 from config.stack.edit import with_keys_of
 from config.stack.file import NAMESPACE, checked_stack_name, read_sections, read_text, sections_of, stack_file
 from config.stack.sections import StackConfig
-from config.stack.weights import read_lock
+from config.stack.sections.promotion import Promotion as Gate
+from config.stack.weights import draft_lock_of, lock_of
 from config.units import duration
 from planner.fit import fit
 from planner.report.summary import headline
@@ -49,6 +50,8 @@ class Promotion:
     """Text of the target's file."""
     planned: str = ""
     """What the planner says of the target with the release, in a line."""
+    gate: str = ""
+    """What `pulumi up` of the target asks of the release. Empty: nothing."""
 
     @property
     def changed_lines(self) -> int:
@@ -71,12 +74,14 @@ def promotion(source: str, target: str, program: Path = Path()) -> Promotion:
         after = with_keys_of(
             compared.before, read_text(stack_file(source, program)), [key.key for key in compared.keys]
         )
-        planned = _planned(after, compared.file, program)
+        promoted = StackConfig.parse(sections_of(after, compared.file))
+        planned = _planned(promoted, program)
     except StackError as error:
         raise StackError([*reasons, *error.faults]) from None
     if reasons:
         raise StackError(reasons)
-    return Promotion(compared.file, compared.keys, compared.before, after, planned)
+    gate = _gate(promoted.promotion, target)
+    return Promotion(compared.file, compared.keys, compared.before, after, planned, gate)
 
 
 def compared_stacks(source: str, target: str, program: Path = Path()) -> Promotion:
@@ -112,12 +117,14 @@ def _shown(sections: dict[str, Any], path: str) -> str | None:
 
 
 def _unpinned(stack: StackConfig) -> Iterator[str]:
-    revision, image = stack.model.revision, stack.engine.image
-    if not FULL_COMMIT.fullmatch(revision):
-        yield (
-            f"{NAMESPACE}model.revision: '{revision}' may be another model tomorrow: expected a full commit of 40 hex "
-            "digits; pin it in the stack that the release comes from, and deploy that first"
-        )
+    draft, image = stack.model.draft, stack.engine.image
+    revisions = {"model.revision": stack.model.revision} | ({"model.draft.revision": draft.revision} if draft else {})
+    for key, revision in revisions.items():
+        if not FULL_COMMIT.fullmatch(revision):
+            yield (
+                f"{NAMESPACE}{key}: '{revision}' may be another model tomorrow: expected a full commit of 40 hex "
+                "digits; pin it in the stack that the release comes from, and deploy that first"
+            )
     if not _DIGEST.fullmatch(image):
         yield (
             f"{NAMESPACE}engine.image: '{image}' names a tag, which may become another image: expected "
@@ -125,11 +132,17 @@ def _unpinned(stack: StackConfig) -> Iterator[str]:
         )
 
 
-def _planned(text: str, file: Path, program: Path) -> str:
-    """What the planner says of a stack file's text. Raises StackError if the file is invalid, or the plan rejected."""
-    stack = StackConfig.parse(sections_of(text, file))
-    lock = read_lock(program / stack.stage.lock, stack.model) if stack.stage.lock else None
-    request = request_of_stack(stack, lock)
+def _gate(gate: Gate, target: str) -> str:
+    if gate.source is None:
+        return ""
+    soak = f" for {gate.soak}" if gate.soak else ""
+    otherwise = "warns if it has not" if gate.allow_unproven else "refuses it until then"
+    return f"`pulumi up` of {target} expects that the release has run on {gate.source}{soak}, and {otherwise}"
+
+
+def _planned(stack: StackConfig, program: Path) -> str:
+    """What the planner says of a stack. Raises StackError if the plan is rejected."""
+    request = request_of_stack(stack, lock_of(stack, program), draft_lock_of(stack, program))
     plan = fit(request)
     if plan.verdict == "rejected":
         raise StackError([f"{problem.code}: {problem.message} {problem.fix}".strip() for problem in plan.problems])

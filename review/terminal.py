@@ -10,6 +10,7 @@ from typing import Any
 from review.change import Report, StackChange
 from review.checkout import StackAt
 from review.deployed.events import EngineRun
+from review.markdown import markdown
 from review.phrases import counted, headline, new_warnings, notes, problems, shortened, steps_title
 from review.text import visible
 
@@ -29,7 +30,7 @@ def terminal(report: Report) -> str:
 
 
 def as_json(report: Report) -> str:
-    """The report as JSON: base, head, notes, unchanged, and for each stack the plans and what differs."""
+    """The report as JSON: base, head, notes, unchanged, the comment, and for each stack the plans and what differs."""
     return json.dumps(
         {
             "base": report.base,
@@ -37,6 +38,7 @@ def as_json(report: Report) -> str:
             "fingerprint": report.fingerprint,
             "unchanged": report.unchanged,
             "notes": list(report.notes),
+            "markdown": markdown(report),
             "stacks": [_stack(change) for change in report.stacks],
         },
         indent=2,

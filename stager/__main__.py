@@ -19,6 +19,7 @@ from typing import NoReturn
 from stager import verify
 from stager.command_line import membership, parser
 from stager.errors import NoCredentials, StagerError, Stopped, Unanswered, WrongUsage
+from stager.kept_cache import make_cache, prune_caches
 from stager.manifest import Unverified, read_manifest
 from stager.order import files_sha256
 from stager.progress import Progress
@@ -106,9 +107,19 @@ def _stage(options: argparse.Namespace, stop_event: threading.Event) -> None:
         fleet=membership(options),
         require_credentials=options.require_credentials,
     )
+    user = _user_of_cache(options)
     with Progress() as progress:
         stage(request, progress, stop_event)
+    if user:
+        make_cache(request.directory.parent, user, options.cache, options.cache_owner)
     _report_files(request.directory, options.termination_log)
+
+
+def _user_of_cache(options: argparse.Namespace) -> str | None:
+    """The user whose cache the options name. None: they name none."""
+    if options.cache and not options.user:
+        raise WrongUsage("--cache without --user: expected the stack that the cache belongs to")
+    return options.user if options.cache else None
 
 
 def _report_files(directory: Path, termination_log: Path) -> None:
@@ -166,7 +177,14 @@ def _prune(options: argparse.Namespace, stop_event: threading.Event) -> None:
         dry_run=options.dry_run,
         lease_seconds=options.lease_seconds,
     )
-    prune(pruning, say=lambda line: print(line, flush=True), stop_event=stop_event)
+    user = _user_of_cache(options)
+    prune(pruning, say=_say, stop_event=stop_event)
+    if user:
+        prune_caches(options.mount, user, options.cache, dry_run=options.dry_run, say=_say)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def run() -> NoReturn:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from stager.digest import DIGEST, DIGEST_DIGITS
 from stager.errors import WrongUsage
 from stager.lease import LEASE_SECONDS
 from stager.listing import REPOSITORY
@@ -55,6 +56,10 @@ def _add_stage(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.Ar
     subcommand.add_argument("--lock", type=_path, help="stage exactly the files of this lock")
     subcommand.add_argument("--allow-unpinned", action="store_true", help="let the revision be a branch")
     subcommand.add_argument("--user", type=_user, metavar="NAMESPACE/STACK", help="mark the directory as this stack's")
+    _add_cache(subcommand, "make a directory beside the weights for what the server compiles (needs --user)")
+    subcommand.add_argument(
+        "--cache-owner", type=_between(int, 0), metavar="UID", help="the server's user (default: this process')"
+    )
     _add_lease(subcommand)
     _add_sources(subcommand, None, "as many as the line rewards")
     subcommand.add_argument(
@@ -123,9 +128,14 @@ def _add_prune(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.Ar
         metavar="NAMESPACE/STACK",
         help="only what this stack staged, the N being those it staged last; what another needs too is kept for it",
     )
+    _add_cache(subcommand, "also remove all caches of this stack but this one (needs --user)")
     subcommand.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     _add_lease(subcommand)
     return subcommand
+
+
+def _add_cache(subcommand: argparse.ArgumentParser, text: str) -> None:
+    subcommand.add_argument("--cache", type=_digest, metavar="KEY", help=text)
 
 
 def _add_lease(subcommand: argparse.ArgumentParser) -> None:
@@ -217,6 +227,12 @@ def _path(text: str) -> Path:
 def _repository(text: str) -> str:
     if not REPOSITORY.fullmatch(text):
         raise argparse.ArgumentTypeError(f"is {text!r}, expected owner/name")
+    return text
+
+
+def _digest(text: str) -> str:
+    if not DIGEST.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"is {text!r}, expected {DIGEST_DIGITS} hexadecimal digits")
     return text
 
 

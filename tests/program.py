@@ -13,8 +13,10 @@ from components.aws.account.facts import AccountFacts
 from components.cluster import facts as cluster_facts
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.facts import ClusterFacts, NodeFacts
+from components.metrics.selection import Monitoring
+from components.network.exposure import Gateways
 from components.pods.placement import HOSTNAME_LABEL
-from components.rollout import daemon_set_watch, server_watch, stage_watch, staged_files
+from components.rollout import daemon_set_watch, launch_watch, server_watch, stage_watch, staged_files
 from config.catalogue import find_gpu
 from config.stack.file import NAMESPACE, read_sections, stack_file
 from config.stack.sections import StackConfig
@@ -39,6 +41,8 @@ def fit_cluster(stack: StackConfig) -> ClusterFacts:
             for name in nodes.names or ["only-node"]
         ],
         leader_worker_sets=True,
+        monitoring=Monitoring(has_api=True),
+        gateways=Gateways(has_api=True, found=True),
         storage_classes={
             "standard": True,
             **({stack.weights.storage_class: False} if stack.weights.storage_class else {}),
@@ -71,6 +75,7 @@ class NoStacks:
 
 def await_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats Jobs and servers as complete when the program creates them."""
+    monkeypatch.setattr(launch_watch, "wait_until_launched", done_at_once)
     monkeypatch.setattr(stage_watch, "wait_until_staged", done_at_once)
     monkeypatch.setattr(stage_watch, "warn_if_gone", done_at_once)
     monkeypatch.setattr(daemon_set_watch, "wait_until_staged", done_at_once)
@@ -90,6 +95,7 @@ def run_program(
     hub_token: str | None = None,
     api_key: str | None = None,
     secret: bool = True,
+    account: AccountFacts | None = None,
     into: Recording | None = None,
 ) -> Recording:
     """Runs a preview or update of a stack, by default with its own file and on a cluster that fits."""
@@ -113,7 +119,7 @@ def run_program(
     monkeypatch.chdir(PROGRAM)
     monkeypatch.setattr(cluster_facts, "read_cluster", described)
     monkeypatch.setattr(ClusterApi, "read", identified)
-    monkeypatch.setattr(aws_preflight, "checked_account", lambda *_: AccountFacts())
+    monkeypatch.setattr(aws_preflight, "checked_account", lambda *_: account or AccountFacts())
     await_nothing(monkeypatch)
     monkeypatch.setattr(admission, "EngineRecords", NoStacks)
     monkeypatch.setenv("HEAVYLIFT_KUBECONFIG", "tests/kubeconfig.yaml")

@@ -3,8 +3,10 @@
 Yields the same `Placement` as nodes on bare metal, by count and label: AWS names the nodes, and replaces them.
 """
 
+from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
+import boto3
 import pulumi
 import pulumi_aws as aws
 
@@ -13,6 +15,8 @@ from components.aws import launch_template
 from components.aws.roles import NODE_POLICIES, role
 from components.aws.stack_tag import STACK_TAG
 from components.pods.names import object_name, stack_name
+from components.rollout import launch_watch
+from components.rollout.launch_watch import LaunchedGroup
 from config.catalogue import CapacityKind, described_gpu, find_instance
 from config.stack import arguments
 from config.stack.sections import Capacity, FabricKind, TaintEffect
@@ -43,6 +47,9 @@ class EksGpuNodesArgs(TypedDict):
     """Give each node its EFA interfaces. Unset: false; a server on one node needs none."""
     placement_group: NotRequired[str | None]
     """Name of the placement group of the reservation. Unset: none; instances on demand with EFA get one."""
+    region: NotRequired[str]
+    """Region, such as `us-east-2`. With it, `launched` waits for the instances, and fails with EC2's reason if they do
+    not launch. Unset: it does not wait, and a Capacity Block's group is ready without instances."""
 
 
 def group_name(name: str, capacity: Capacity | None) -> str:
@@ -71,12 +78,32 @@ class EksGpuNodes(pulumi.ComponentResource):
         self.node_group = group.node_group_name
         self.autoscaling_group = group.resources[0].autoscaling_groups[0].name
         self.placement = self._placement()
+        self._launched = self._awaited(group)
         self.register_outputs({"node_group": self.node_group, "autoscaling_group": self.autoscaling_group})
 
     @property
     def labels(self) -> dict[str, str]:
         """The label of this group's nodes. Those of the next reservation have another value."""
         return {GROUP_LABEL: object_name(self._key)}
+
+    @property
+    def launched(self) -> pulumi.Output[pulumi.Resource]:
+        """This component, once its instances run. Resources that need the nodes depend on it."""
+        return self._launched
+
+    def _awaited(self, group: aws.eks.NodeGroup) -> pulumi.Output[pulumi.Resource]:
+        async def awaited(names: Sequence[str]) -> pulumi.Resource:
+            if "region" in self._args and not pulumi.runtime.is_dry_run():
+                cluster, name, scaling_group = names
+                launched = LaunchedGroup(cluster, name, scaling_group, self._args["count"])
+                session = boto3.session.Session()
+                await launch_watch.wait_until_launched(session, self._args["region"], launched, self._say)
+            return self
+
+        return pulumi.Output.all(group.cluster_name, self.node_group, self.autoscaling_group).apply(awaited)
+
+    def _say(self, words: str, fleeting: bool) -> None:
+        pulumi.info(words, self, ephemeral=fleeting)
 
     def _placement(self) -> Placement:
         placement: Placement = {

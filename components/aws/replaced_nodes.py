@@ -1,7 +1,7 @@
 """Whether an update replaces GPU nodes that run, and with them the weights on their disks.
 
 EKS replaces the nodes of a group if its launch template changes, and Pulumi the group if its subnet changes. The next
-reservation is no such change: its nodes are another group, beside the old one.
+reservation is no such change: its nodes are another group, beside the old one, to which the server moves.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,17 @@ _TEMPLATE, _GROUP, _SUBNET = (
 
 def refuse_replacement(group: str, nodes: Nodes, plan: Plan, *, efa: bool) -> None:
     """Raises pulumi.RunError if the update replaces the nodes of the group of this name, and the stack does not allow
-    it; if it does, warns of the same."""
-    changes = list(_changes(recorded_resources(), group, nodes, efa=efa))
+    it; if it does, warns of the same. Warns if the server moves from another group to this one."""
+    recorded = recorded_resources()
+    weights = gigabytes(plan.weights_bytes) if plan.weights_bytes else "all weights"
+    if left := _left(recorded, group):
+        pulumi.warn(
+            f"the server moves from the nodes of {', '.join(left)} to those of {group}: {weights} are staged on "
+            f"{nodes.total} of them while it serves, then it stops and starts there, and the old nodes are deleted"
+        )
+    changes = list(_changes(recorded, group, nodes, efa=efa))
     if not changes:
         return
-    weights = gigabytes(plan.weights_bytes) if plan.weights_bytes else "all weights"
     summary = (
         f"this update replaces the nodes of {group} ({'; '.join(changes)}): the server stops, what is on the nodes' "
         f"disks "
@@ -40,6 +46,12 @@ def refuse_replacement(group: str, nodes: Nodes, plan: Plan, *, efa: bool) -> No
             f"{summary}; nothing was created. heavylift:nodes.allow_replacement: true lets it through"
         )
     pulumi.warn(summary)
+
+
+def _left(recorded: Mapping[str, Mapping[str, Any]], group: str) -> list[str]:
+    """The recorded groups of GPU nodes, which have a launch template of their name, but for the one that stays."""
+    groups = [urn.rpartition("::")[2] for urn, each in recorded.items() if each["type"] == _GROUP]
+    return sorted(name for name in groups if name != group and _named(recorded, _TEMPLATE, name) is not None)
 
 
 def _changes(recorded: Mapping[str, Mapping[str, Any]], group: str, nodes: Nodes, *, efa: bool) -> Iterator[str]:

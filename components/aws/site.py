@@ -45,7 +45,7 @@ class _Cluster:
 def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
     """Makes what the stack needs in AWS. Raises pulumi.RunError, before it makes anything, if plan or account are not
     fit."""
-    request = request_of_stack(stack.config, stack.lock)
+    request = request_of_stack(stack.config, stack.lock, stack.draft_lock)
     plan = accepted_plan(request)
     account = preflight.checked_account(stack.config, place, request, plan)
     nodes = stack.config.nodes
@@ -65,6 +65,7 @@ def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
             "capacity": stack.sections["nodes"].get("capacity", {}),
             "efa": efa,
             "placement_group": account.reservation.placement_group if account.reservation else None,
+            "region": place.region,
         },
         options,
     )
@@ -76,14 +77,24 @@ def aws_site(stack: RunningStack, place: sections.Aws) -> Site:
         enable_config_map_mutable=True,
         enable_secret_mutable=True,
     )
+    # Of another name for the next reservation: the old nodes keep their plugins until the server has left them.
     plugins = DevicePlugins(
-        "device-plugins",
+        group_name("device-plugins", nodes.capacity),
         {"region": place.region, "node_selector": group.labels, "taint": nodes.taints[0].key, "efa": efa},
         pulumi.ResourceOptions(provider=provider),
     )
     mirror = _mirror(stack.config, place, cluster, options)
-    made = [group, plugins, *([mirror] if mirror else [])]
-    return Site(provider, cluster.kubeconfig, None, group.placement, made, mirror.bucket if mirror else None)
+    made: list[pulumi.Input[pulumi.Resource]] = [group, group.launched, plugins]
+    made += [mirror] if mirror else []
+    return Site(
+        provider,
+        cluster.kubeconfig,
+        None,
+        group.placement,
+        made,
+        mirror.bucket if mirror else None,
+        account.reservation.end if account.reservation else None,
+    )
 
 
 def _provider(region: str) -> aws.Provider:

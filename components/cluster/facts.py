@@ -11,10 +11,15 @@ from typing import Any, TypeVar
 
 from components.cluster.api import ClusterApi, ClusterUnreachable
 from components.cluster.quantity import amount, whole
-from config.stack.sections import WeightsKind
+from components.metrics.selection import Monitoring, read_monitoring
+from components.network.enforcement import unenforced
+from components.network.exposure import Gateways, read_gateways
+from config.stack.sections import Expose, WeightsKind
 
 LEADER_WORKER_SETS = "leaderworkerset.x-k8s.io/v1"
 """API group and version of LeaderWorkerSets."""
+_DIRECTORIES = frozenset({"local", "hostPath"})
+"""Sources of PersistentVolumes that are a directory of a node."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +77,44 @@ class ClusterFacts:
     claims: Mapping[str, VolumeFacts] = field(default_factory=dict)
     """PersistentVolumeClaims of the stack's namespace, by name. Read only for weights of kind `claim`."""
     disks: Mapping[str, VolumeFacts] = field(default_factory=dict)
-    """PersistentVolumes with a local path, by name. Not read for weights of kind `host-path`."""
+    """PersistentVolumes that are a directory of a node, by name. Not read for weights of kind `host-path`."""
     storage_classes: Mapping[str, bool] = field(default_factory=dict)
     """Classes that can bind a claim, and whether a claim without a class gets this one. Read only for kind `claim`.
     A volume that was created by hand binds claims of its class, even if no StorageClass has that name."""
     leader_worker_sets: bool = False
     """Whether the cluster has the LeaderWorkerSet API. Read only for servers of several pods."""
+    unenforced: str | None = None
+    """Why it is not known that the cluster enforces NetworkPolicies. None: it does."""
+    monitoring: Monitoring = field(default_factory=Monitoring)
+    """The Prometheus Operator. Read only for a stack with a PodMonitor."""
+    gateways: Gateways = field(default_factory=Gateways)
+    """The stack's Gateway. Read only for a stack with `expose`."""
 
 
 def read_cluster(
-    api: ClusterApi, namespace: str, kind: WeightsKind, *, groups: bool = False, pods_of: Sequence[str] = ()
+    api: ClusterApi,
+    namespace: str,
+    kind: WeightsKind,
+    *,
+    groups: bool = False,
+    monitoring: bool = False,
+    expose: Expose | None = None,
+    pods_of: Sequence[str] = (),
 ) -> ClusterFacts:
     """Reads the cluster's state for one namespace and kind of weights.
 
-    `groups`: whether the server needs LeaderWorkerSets. `pods_of`: nodes whose pods to read, one node at a time,
-    because listing every pod is too slow on large clusters.
+    `groups`: whether the server needs LeaderWorkerSets. `monitoring`: whether the stack makes a PodMonitor. `expose`:
+    the Gateway to read. `pods_of`: nodes whose pods to read, one node at a time, because listing every pod is too slow
+    on large clusters.
     Raises ClusterUnreachable if the cluster does not answer, or the credentials do not permit a request.
     """
     try:
-        return _with_pods(_facts(api, namespace, kind, groups), api, pods_of)
+        facts = replace(
+            _facts(api, namespace, kind, groups),
+            monitoring=read_monitoring(api, wanted=monitoring),
+            gateways=read_gateways(api, namespace, expose),
+        )
+        return _with_pods(facts, api, pods_of)
     except (ValueError, KeyError):
         raise ClusterUnreachable("its answer is not that of a Kubernetes API server") from None
 
@@ -108,9 +132,10 @@ def _facts(api: ClusterApi, namespace: str, kind: WeightsKind, groups: bool) -> 
         nodes=list(_each(node_facts, api.read("/api/v1/nodes")["items"])),
         namespace_labels=None if own is None else own["metadata"].get("labels") or {},
         claims=dict(_each(_claim, claims)),
-        disks=dict(_each(_disk, [disk for disk in disks if "local" in (disk.get("spec") or {})])),
+        disks=dict(_each(_disk, [disk for disk in disks if _DIRECTORIES & (disk.get("spec") or {}).keys()])),
         storage_classes=storage_classes,
         leader_worker_sets=groups and api.find(f"/apis/{LEADER_WORKER_SETS}") is not None,
+        unenforced=unenforced(api),
     )
 
 
@@ -214,4 +239,5 @@ def _storage_class(storage_class: dict[str, Any]) -> tuple[str, bool]:
 def _disk(disk: dict[str, Any]) -> tuple[str, VolumeFacts]:
     spec = disk["spec"]
     size = whole((spec.get("capacity") or {}).get("storage"))
-    return disk["metadata"]["name"], VolumeFacts(size, path=(spec["local"] or {}).get("path"))
+    (source,) = _DIRECTORIES & spec.keys()
+    return disk["metadata"]["name"], VolumeFacts(size, path=(spec[source] or {}).get("path"))

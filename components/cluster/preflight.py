@@ -15,11 +15,13 @@ from components.cluster.facts import LEADER_WORKER_SETS, ClusterFacts, NodeFacts
 from components.cluster.nodes_fit import node_faults, stage_candidates, stray_server
 from components.cluster.quantity import whole
 from components.cluster.settling import read_settled
+from components.metrics.selection import MONITORING, NAMESPACE_NAME, Monitoring, selection, unreached
+from components.network.exposure import gateway_faults, gateway_warning
 from components.pods.labels import labels
-from components.pods.names import claim_name, disk_name
+from components.pods.names import claim_name, disk_name, served_claim_name
 from components.pods.serving import Serving
 from config.quantity import gigabytes
-from config.stack.sections import Installation, StackConfig, WeightsKind
+from config.stack.sections import Installation, MetricsKind, StackConfig, WeightsKind
 
 _MAX_NAMED = 3
 """Nodes that one warning names at most."""
@@ -47,12 +49,18 @@ def preflight(
     `instance`: name of the stack. `volume`: name of the claim for the weights, or prefix of each node's claim.
     Raises pulumi.RunError with every fault, or if `up` cannot reach the cluster.
     """
-    groups = serving.pods > 1
+    groups, monitored = serving.pods > 1, stack.metrics is not None and stack.metrics.kind is MetricsKind.POD_MONITOR
     pods_of = stack.nodes.names if serving.gpus else ()
     try:
         facts = read_settled(
             lambda: cluster_facts.read_cluster(
-                api, stack.cluster.namespace, stack.weights.kind, groups=groups, pods_of=pods_of
+                api,
+                stack.cluster.namespace,
+                stack.weights.kind,
+                groups=groups,
+                monitoring=monitored,
+                expose=stack.expose,
+                pods_of=pods_of,
             ),
             stack.nodes.names,
         )
@@ -65,13 +73,19 @@ def preflight(
     faults = [*node_faults(stack, facts.nodes), *volume_faults(volume, stack, facts, volume_bytes)]
     installs = Installation.LEADER_WORKER_SET in stack.nodes.install
     faults += group_faults(facts) if groups and not installs else []
+    faults += monitoring_faults(facts.monitoring) if monitored else []
+    faults += gateway_faults(facts.gateways, stack.cluster.namespace, stack.expose) if stack.expose else []
     faults += _in_use_faults(instance, stack, facts, serving)
     if faults:
         summary = f"cluster '{stack.cluster.context}' is not fit for this stack, nothing was created:"
         raise pulumi.RunError("\n  ".join([summary, *faults]))
-    for words in (stray_server(stack, facts.nodes), unmounted_disks(stack, facts.nodes, volume_bytes)):
+    disks = unmounted_disks(stack, facts.nodes, volume_bytes)
+    gateway = gateway_warning(facts.gateways, stack.expose, stack.network) if stack.expose else None
+    for words in (stray_server(stack, facts.nodes), disks, facts.unenforced, gateway):
         if words:
             pulumi.warn(words)
+    if monitored:
+        _say_who_selects(instance, stack, facts)
     return _result(instance, claim_name(volume), stack, facts)
 
 
@@ -85,6 +99,26 @@ def _in_use_faults(instance: str, stack: StackConfig, facts: ClusterFacts, servi
     for line in in_use.lines:
         pulumi.warn(line)
     return []
+
+
+def _say_who_selects(instance: str, stack: StackConfig, facts: ClusterFacts) -> None:
+    """Says which Prometheus will scrape the server, or what is missing that one does."""
+    if stack.metrics is None:
+        return
+    namespace = stack.cluster.namespace
+    made = {**labels(instance, "namespace"), NAMESPACE_NAME: namespace}
+    found = selection(
+        facts.monitoring,
+        namespace,
+        made if facts.namespace_labels is None else facts.namespace_labels,
+        {**labels(instance, "metrics"), **stack.metrics.labels},
+        rules=stack.metrics.alerts,
+    )
+    for words in found.selected:
+        pulumi.info(f"metrics: {words}")
+    blocked = unreached(found.scrapers, stack.network)
+    for words in [*found.missing, *([blocked] if blocked else [])]:
+        pulumi.warn(f"metrics: {words}")
 
 
 def _result(instance: str, claim: str, stack: StackConfig, facts: ClusterFacts) -> PreflightResult:
@@ -109,6 +143,17 @@ def group_faults(facts: ClusterFacts) -> list[str]:
     ]
 
 
+def monitoring_faults(monitoring: Monitoring) -> list[str]:
+    """Returns why a PodMonitor cannot be made."""
+    if monitoring.has_api:
+        return []
+    return [
+        f"the API {MONITORING} is missing: heavylift:metrics.kind pod-monitor needs the Prometheus Operator; install "
+        "it (https://prometheus-operator.dev) and try again, or set heavylift:metrics.kind to annotations, or leave "
+        "heavylift:metrics out"
+    ]
+
+
 def volume_faults(volume: str, stack: StackConfig, facts: ClusterFacts, needed: int | None) -> list[str]:
     """Returns faults of existing volumes with this stack's names, and of the storage class of a new claim."""
     match stack.weights.kind:
@@ -118,7 +163,8 @@ def volume_faults(volume: str, stack: StackConfig, facts: ClusterFacts, needed: 
                 return _storage_class_faults(stack.weights.storage_class, facts.storage_classes)
             existing = {f"claim {claim}": facts.claims[claim]}
         case WeightsKind.LOCAL:
-            disks = [disk_name(stack.cluster.namespace, volume, node) for node in stack.nodes.names]
+            claims = [claim_name(volume, node) for node in stack.nodes.names]
+            disks = [disk_name(stack.cluster.namespace, claim) for claim in (*claims, served_claim_name(volume))]
             existing = {f"volume {disk}": facts.disks[disk] for disk in disks if disk in facts.disks}
         case WeightsKind.HOST_PATH:
             existing = {}

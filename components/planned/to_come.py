@@ -9,12 +9,13 @@ from components.pods.additions import SERVER, STAGE, Additions
 from components.pods.jobs.stage_daemon_set import daemon_set_spec
 from components.pods.jobs.stage_pod import StagePod
 from components.pods.jobs.stager_job import StagerJob
+from components.pods.kept_cache import KeptCache
 from components.pods.labels import labels
 from components.pods.manifest import manifest
 from components.pods.names import stack_name
 from components.pods.placement import PodPlacement
-from components.pods.security import JobSecurity
-from components.pods.server_pod import ServerPod
+from components.pods.security import PodSecurity
+from components.pods.server_pod import DraftWeights, ServerPod
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume
 from config.catalogue import described_gpu
@@ -58,38 +59,50 @@ def _server_pod(planned: PlannedModel) -> ServerPod:
     return ServerPod(
         labels=labels(stack_name(), "server"),
         weights=StagedWeights(stack.model, planned.digest),
+        draft=_draft(planned),
         volume=_volume(stack),
         placement=_placement(stack),
         serving=planned.serving,
+        security=PodSecurity.of_server(stack.security),
         verifier_image=stack.stage.image,
         verify=stack.weights.verify,
         programs=_PLACEHOLDER,
+        cache=KeptCache(_owner(stack), planned.cache_key) if planned.cache_key else None,
         additions=Additions(stack.pod.server, SERVER),
     )
+
+
+def _draft(planned: PlannedModel) -> DraftWeights | None:
+    draft, digest = planned.stack.model.draft, planned.draft_digest
+    return DraftWeights(StagedWeights(draft, digest), _PLACEHOLDER) if draft and digest else None
 
 
 def _stage_workload(planned: PlannedModel) -> tuple[str, str, dict[str, Any]]:
     """Returns version, kind and spec of the first stage Job, or of the DaemonSet that stages a group of nodes."""
     stack, volume = planned.stack, _volume(planned.stack)
-    security = JobSecurity.of(stack.security, volume)
+    security = PodSecurity.of_stage(stack.security, volume, makes_cache=planned.cache_key is not None)
     additions = Additions(stack.pod.stage, STAGE, runs_to_completion=True)
     job = StagerJob(stack_name(), "stage", stack.stage.image, _placement(stack), _PLACEHOLDER, security, additions)
     pod = StagePod(
         job=job,
         weights=StagedWeights(stack.model, planned.digest),
-        owner=f"{stack.cluster.namespace}/{stack_name()}",
+        owner=_owner(stack),
         has_lock=planned.lock is not None,
         secret=stack.stage.secret,
         service_account=stack.stage_account,
         sources=stack.stage.sources,
         native_xet=stack.stage.native_xet,
         environment=stack.stage.environment,
+        cache=planned.cache_key,
     )
     if volume.of_group:
         return "apps/v1", "DaemonSet", daemon_set_spec(pod, volume)
     deadline = planned.limits.stage_deadline_seconds
-    spec = job.spec(deadline, pod.spec(volume), watched=True, needs_credentials=pod.needs_credentials)
-    return "batch/v1", "Job", spec
+    return "batch/v1", "Job", pod.job_spec(volume, deadline, watched=True)
+
+
+def _owner(stack: StackConfig) -> str:
+    return f"{stack.cluster.namespace}/{stack_name()}"
 
 
 def _volume(stack: StackConfig) -> PlacedVolume:

@@ -109,7 +109,8 @@ class _Merge:
     def __init__(self, root: str, spec: Mapping[str, Any], runs_to_completion: bool) -> None:
         self.root, self.faults = root, list[str]()
         self._volumes = {volume["name"] for volume in spec["volumes"]}
-        self._security = spec["containers"][0]["securityContext"]
+        security = spec["containers"][0].get("securityContext")
+        self._security = {} if security is None else {"securityContext": security}
         self._runs_to_completion = runs_to_completion
 
     def objects(self, owned: dict[str, Any], patch: Mapping[str, Any], path: str) -> None:
@@ -142,7 +143,7 @@ class _Merge:
             elif name == "volumeMounts" and entry.get("name") in self._volumes:
                 self._refuse(here, "a volume that the patch adds")
             else:
-                added = {"securityContext": self._security} if name.lower().endswith("containers") else {}
+                added = dict(self._security) if name.lower().endswith("containers") else {}
                 owned.append(added)
                 self.objects(added, entry, here)
 

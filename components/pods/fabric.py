@@ -54,15 +54,6 @@ def resources(fabric: Fabric | None) -> dict[str, str]:
     return {fabric.resource: str(fabric.count)} | huge_pages
 
 
-def capabilities(fabric: Fabric | None) -> dict[str, Any]:
-    """Returns the fabric's part of a container's security context: the permission to lock memory for RDMA.
-
-    It takes effect only for processes that run as root. For others, the container runtime's limit applies (LimitMEMLOCK
-    of containerd), which a pod cannot set; the check reads that limit.
-    """
-    return {"capabilities": {"add": ["IPC_LOCK"]}} if fabric else {}
-
-
 def pod_network(fabric: Fabric | None) -> dict[str, Any]:
     """Returns the fabric's part of a pod's spec."""
     if fabric is None or fabric.network is PodNetwork.POD:

@@ -17,6 +17,15 @@ def labels(instance: str, component: str) -> dict[str, str]:
     }
 
 
+WEIGHTS_LABEL = "stage.heavylift/weights"
+"""Label of the pods that stage weights: the digest of the weights."""
+
+
+def stage_labels(instance: str, component: str, digest: str) -> dict[str, str]:
+    """Returns the labels that select the pods that stage one set of weights."""
+    return {**labels(instance, component), WEIGHTS_LABEL: digest}
+
+
 def selector(labels: Mapping[str, str]) -> str:
     """Returns the label selector of objects with all of these labels."""
     return ",".join(f"{name}={value}" for name, value in labels.items())

@@ -41,6 +41,14 @@ def claim_name(volume: str, hostname: str | None = None) -> str:
     return f"{volume}-{hostname}" if hostname else volume
 
 
-def disk_name(namespace: str, volume: str, hostname: str) -> str:
-    """Returns the name of a node's PersistentVolume. The name contains the namespace, because the object has none."""
-    return f"heavylift-{namespace}-{claim_name(volume, hostname)}"
+def served_claim_name(volume: str) -> str:
+    """Returns the name of the claim that the servers of several nodes mount. No claim of one node has it.
+
+    `volume`: object name of the `WeightVolume`.
+    """
+    return f"{volume}.served"
+
+
+def disk_name(namespace: str, claim: str) -> str:
+    """Returns the name of a claim's PersistentVolume. The name contains the namespace, because the object has none."""
+    return f"heavylift-{namespace}-{claim}"

@@ -14,7 +14,9 @@ import pulumi
 from components.in_pod.packaging import VERIFIER
 from components.pods import fabric
 from components.pods.additions import NONE_TO_SERVERS, Additions
+from components.pods.kept_cache import KeptCache
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
+from components.pods.security import PodSecurity
 from components.pods.serving import Serving
 from components.pods.staged_weights import WEIGHTS_MOUNT, StagedWeights
 from components.pods.weight_source import PlacedVolume
@@ -48,6 +50,15 @@ _LEADER = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 
 
 @dataclass(frozen=True)
+class DraftWeights:
+    """The staged draft model."""
+
+    weights: StagedWeights
+    programs: pulumi.Input[str] | None
+    """Name of the ConfigMap with the program of its check. None: omitted, for the digest."""
+
+
+@dataclass(frozen=True)
 class ServerPod:
     """The pods of one server: what they share, and their specs by role."""
 
@@ -56,18 +67,29 @@ class ServerPod:
     volume: PlacedVolume
     placement: PodPlacement
     serving: Serving
+    security: PodSecurity
     verifier_image: pulumi.Input[str]
     """Image with Python for the init container."""
     verify: Verification
     programs: pulumi.Input[str] | None
     """Name of the ConfigMap with the programs of the init containers. None: omitted, for the digest."""
+    draft: DraftWeights | None = None
+    """The draft model for speculative decoding. None: there is none."""
     api_key: pulumi.Input[str] | None = None
     """Name of the Secret with the API key. None: the API is open."""
+    cache: KeptCache | None = None
+    """Where the engine keeps what it compiles. None: nowhere."""
     additions: Additions = NONE_TO_SERVERS
+    scraped: bool = False
+    """Whether annotations tell Prometheus where the pods that answer have their metrics."""
 
     def template(self, role: Role) -> dict[str, Any]:
         """Returns the pod template of a role."""
-        annotations = {VERSION_ANNOTATION: self.version, **fabric.annotations(self._fabric(role))}
+        annotations = {
+            VERSION_ANNOTATION: self.version,
+            **fabric.annotations(self._fabric(role)),
+            **self._scrape_annotations(role),
+        }
         return self.additions.template({"labels": self.labels, "annotations": annotations}, self.spec(role))
 
     @cached_property
@@ -77,10 +99,14 @@ class ServerPod:
         It does not cover the names of ConfigMap and claim, because a preview may not know them, and they change only
         together with something that it covers.
         """
-        unnamed = replace(self, programs=None, volume=self.volume.unnamed())
+        draft = replace(self.draft, programs=None) if self.draft else None
+        cache = replace(self.cache, owner="") if self.cache else None
+        unnamed = replace(self, programs=None, draft=draft, cache=cache, volume=self.volume.unnamed())
         parts: list[Any] = [[unnamed.spec(role), fabric.annotations(self._fabric(role))] for role in self.roles]
         if added := self.additions.settings.model_dump(exclude_defaults=True):
             parts.append(added)
+        if self.scraped:
+            parts.append(self._scrape_annotations(self.roles[0]))
         return pulumi.Output.json_dumps(parts, sort_keys=True).apply(
             lambda text: sha256(text.encode()).hexdigest()[:16]
         )
@@ -106,6 +132,8 @@ class ServerPod:
             nodes=self.serving.nodes,
             ready_seconds=self.serving.engine_ready_seconds,
             drain_seconds=self.serving.drain_seconds,
+            draft_directory=self.draft.weights.directory if self.draft else None,
+            keeps_cache=self.cache is not None,
         )
         return engine_of(self.serving.engine).process(start, role)
 
@@ -118,23 +146,35 @@ class ServerPod:
             "ports": [{"name": "http", "port": port, "target_port": "http"}],
         }
 
+    def _scrape_annotations(self, role: Role) -> dict[str, str]:
+        """Returns the annotations that Prometheus' own Kubernetes example and Helm chart follow."""
+        if not self.scraped or role is Role.WORKER:
+            return {}
+        path, port = engine_of(self.serving.engine).metrics.path, self.process(role).port
+        return {"prometheus.io/scrape": "true", "prometheus.io/path": path, "prometheus.io/port": str(port)}
+
     def _fabric(self, role: Role) -> Fabric | None:
         return None if role is Role.ALONE else self.placement.fabric
 
     def spec(self, role: Role) -> dict[str, Any]:
         """Returns the pod spec of a role."""
-        programs = {"name": "verifier", "config_map": {"name": self.programs}}
+        programs = [{"name": "verifier", "config_map": {"name": self.programs}}]
+        checks = [self._verifier_container("verify", self.weights, "verifier")]
+        if self.draft:
+            programs.append({"name": "draft-verifier", "config_map": {"name": self.draft.programs}})
+            checks.append(self._verifier_container("verify-draft", self.draft.weights, "draft-verifier"))
         directories = self._empty_directories(self.process(role))
         empty = [{"name": name, "empty_dir": content} for name, (_, content) in directories.items()]
         return {
             "automount_service_account_token": False,
             "enable_service_links": False,
+            **self.security.pod(),
             "termination_grace_period_seconds": termination_grace_seconds(self.serving.drain_seconds),
             **self._scheduling(),
             **fabric.pod_network(self._fabric(role)),
-            "init_containers": [*self._fabric_containers(role), self._verifier_container()],
+            "init_containers": [*self._fabric_containers(role), *checks],
             "containers": [self._engine_container(role)],
-            "volumes": [self.volume.served_pod_volume(), programs, *empty],
+            "volumes": [self.volume.served_pod_volume(), *programs, *empty],
         }
 
     def _scheduling(self) -> dict[str, Any]:
@@ -147,7 +187,7 @@ class ServerPod:
         return fields | {"affinity": fields.get("affinity", {}) | anti_affinity}
 
     def _fabric_containers(self, role: Role) -> list[dict[str, Any]]:
-        """Returns the fabric check, which runs with the engine's image, environment, devices and capabilities."""
+        """Returns the fabric check, which runs with the engine's image, environment, devices and rights."""
         command = fabric.check_command(self._fabric(role), _PROGRAMS_MOUNT, self.serving.collective_library)
         if command is None:
             return []
@@ -159,28 +199,29 @@ class ServerPod:
                 "command": command,
                 "env": self._environment(role),
                 "resources": {"limits": limits},
-                "security_context": self._security(role),
+                **self.security.container(),
                 "termination_message_policy": "FallbackToLogsOnError",
                 "volume_mounts": [_PROGRAMS],
             }
         ]
 
-    def _verifier_container(self) -> dict[str, Any]:
-        model = self.weights.model
-        command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER}", self.weights.directory]
+    def _verifier_container(self, name: str, weights: StagedWeights, programs: str) -> dict[str, Any]:
+        """Returns the container that checks weights, by the programs in the volume of that name."""
+        model = weights.model
+        command = ["python3", f"{_VERIFIER_MOUNT}/{VERIFIER}", weights.directory]
         command += ["--repository", model.repository, "--revision", model.revision]
         command += ["--full"] if self.verify is Verification.FULL else []
         # A node that has just joined may be given this pod while it is staged.
         command += [f"--wait-seconds={self.serving.weights_seconds}"] if self.volume.of_group else []
         return {
-            "name": "verify",
+            "name": name,
             "image": self.verifier_image,
             "command": command,
             "env": [{"name": "PYTHONDONTWRITEBYTECODE", "value": "1"}],
             "resources": _VERIFIER_RESOURCES,
-            "security_context": {"allow_privilege_escalation": False},
+            **self.security.container(),
             "termination_message_policy": "FallbackToLogsOnError",
-            "volume_mounts": [_WEIGHTS, {**_PROGRAMS, "mount_path": _VERIFIER_MOUNT}],
+            "volume_mounts": [_WEIGHTS, {"name": programs, "mount_path": _VERIFIER_MOUNT, "read_only": True}],
         }
 
     def _engine_container(self, role: Role) -> dict[str, Any]:
@@ -195,13 +236,20 @@ class ServerPod:
             **({} if role is Role.WORKER else self._port_and_probes(process)),
             **({"lifecycle": {"pre_stop": {"exec_": {"command": list(process.pre_stop)}}}} if process.pre_stop else {}),
             "resources": self._resources(role),
-            "security_context": self._security(role),
+            **self.security.container(),
             "termination_message_policy": "FallbackToLogsOnError",
             "volume_mounts": [
                 _WEIGHTS,
+                *self._cache_mount(process),
                 *({"name": name, "mount_path": path} for name, (path, _) in directories.items()),
             ],
         }
+
+    def _cache_mount(self, process: EngineProcess) -> list[dict[str, Any]]:
+        """Returns the only mount with write access to the volume: the directory of this server's user."""
+        if self.cache is None or process.kept_cache is None:
+            return []
+        return [{"name": "weights", "mount_path": process.kept_cache, "sub_path": self.cache.sub_path}]
 
     def _port_and_probes(self, process: EngineProcess) -> dict[str, Any]:
         """Returns port and probes. Workers have neither, because the leader is healthy only if its whole group is."""
@@ -237,6 +285,8 @@ class ServerPod:
         directories: dict[str, tuple[str, dict[str, str]]] = {
             name: (mount, {}) for name, mount in process.cache_directories.items()
         }
+        if self.security.is_restricted:
+            directories["tmp"] = ("/tmp", {})  # noqa: S108 - a volume of the pod
         if serving.shared_memory_bytes:
             size = whole_gibibytes(serving.shared_memory_bytes)
             directories[_SHARED_MEMORY] = ("/dev/shm", {"medium": "Memory", "size_limit": size})  # noqa: S108
@@ -256,9 +306,6 @@ class ServerPod:
             for kind, amounts in (("requests", requests), ("limits", limits))
         }
         return {kind: amounts for kind, amounts in stated.items() if amounts}
-
-    def _security(self, role: Role) -> dict[str, Any]:
-        return {"allow_privilege_escalation": False} | fabric.capabilities(self._fabric(role))
 
 
 def _probe(path: str, probe: Probe) -> dict[str, Any]:

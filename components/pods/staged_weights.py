@@ -5,7 +5,7 @@ from typing import Self
 
 from components.arguments import read_section
 from config.stack import arguments
-from config.stack.sections import Model
+from config.stack.sections import StagedRepository
 from config.stack.weights import lock_sha256, weights_digest
 
 WEIGHTS_MOUNT = "/weights"
@@ -16,18 +16,19 @@ WEIGHTS_MOUNT = "/weights"
 class StagedWeights:
     """What is staged, and where."""
 
-    model: Model
+    model: StagedRepository
     """Repository, revision and patterns, as the stack states them."""
     digest: str
     """Names the directory on the volume, and the Job that fills it."""
 
     @classmethod
-    def of(cls, model: arguments.Model, lock: str | None) -> Self:
-        """Reads the weights from a component's arguments. `lock`: text of the lock file. None: no lock.
+    def of(cls, model: arguments.StagedRepository, lock: str | None, key: str = "model") -> Self:
+        """Reads the weights from a component's arguments. `lock`: text of the lock file. None: no lock. `key`: of the
+        arguments, for messages.
 
         Raises pulumi.RunError with every fault.
         """
-        checked = read_section(Model, "model", model)
+        checked = read_section(StagedRepository, key, model)
         return cls(checked, weights_digest(checked, lock_sha256(lock) if lock else None))
 
     @property

@@ -67,6 +67,22 @@ def placed_volumes(source: WeightSource, placement: PodPlacement) -> Sequence[Pl
     return [PlacedVolume(None, directory, placement.nodes, placement.is_group)]
 
 
+def served_volume(source: WeightSource, placement: PodPlacement) -> PlacedVolume:
+    """Returns the volume that servers mount.
+
+    Raises pulumi.RunError as `placed_volumes` does, or if servers of several nodes would mount the claim of one.
+    """
+    volume = placed_volumes(source, placement)[0]
+    if source.get("claims") is None or len(placement.hostnames) == 1:
+        return volume
+    if (claim := source.get("served_claim")) is None:
+        raise pulumi.RunError(
+            "volume.served_claim: is missing: each claim of volume.claims ties a pod to its node; expected the claim "
+            "that is the same directory on every node, as a WeightVolume makes it; nothing was created"
+        )
+    return _claimed(claim, None)
+
+
 def _claimed(claim: pulumi.Input[str], hostname: str | None) -> PlacedVolume:
     return PlacedVolume(hostname, {"persistent_volume_claim": {"claim_name": claim}})
 

@@ -39,6 +39,8 @@ class ProbeRequest:
     path: str = "/v1/completions"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The API key, if the path needs one."""
+    takes_prompt: bool = True
+    """False: a GET of the path computes a token, and its answer is its status."""
 
 
 def first_answer(api: ClusterApi, namespace: str, pod: str, request: ProbeRequest) -> float:
@@ -46,8 +48,10 @@ def first_answer(api: ClusterApi, namespace: str, pod: str, request: ProbeReques
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{request.port}/proxy{request.path}"
     asked = {"model": request.model, "prompt": "1 + 1 =", "max_tokens": 1, "temperature": 0}
     began = time.monotonic()
-    text = _answer(api, path, asked, request.headers)
+    text = _answer(api, path, asked if request.takes_prompt else None, request.headers)
     seconds = time.monotonic() - began
+    if not request.takes_prompt:
+        return seconds
     try:
         json.loads(text)["choices"][0]
     except (ValueError, LookupError, TypeError):
@@ -57,7 +61,8 @@ def first_answer(api: ClusterApi, namespace: str, pod: str, request: ProbeReques
 
 def _answer(api: ClusterApi, path: str, body: object, headers: Mapping[str, str]) -> str:
     try:
-        status, text = api.proxy("POST", path, body, headers=headers, seconds=_SECONDS)
+        method = "GET" if body is None else "POST"
+        status, text = api.proxy(method, path, body, headers=headers, seconds=_SECONDS)
     except ClusterUnreachable as reason:
         raise ProbeInconclusive(str(reason)) from None
     if status == HTTPStatus.OK:

@@ -14,6 +14,7 @@ VERSION_ANNOTATION = "server.heavylift/template"
 _DOING = {
     "fabric": "checking the fabric",
     "verify": "checking the weights",
+    "verify-draft": "checking the draft model",
     "engine": "loading",
     "requirements": "installing the stager's requirements",
     "stage": "staging",

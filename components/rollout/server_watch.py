@@ -21,6 +21,7 @@ from components.pods.labels import selector
 from components.rollout.first_answer import ProbeFailed, ProbeInconclusive, ProbeRequest, first_answer
 from components.rollout.obstacles import GiveUpAfter, Obstacle, Obstacles
 from components.rollout.pod_report import PodReport, report
+from components.rollout.silence import Silence
 from components.rollout.start_failures import StartFailures
 from components.rollout.workload import changed_since
 
@@ -31,12 +32,15 @@ disables the wait for deletion of a Deployment (pulumi-kubernetes 4.25, `allowsS
 _MAX_NAMED = 4
 """Pods that a progress message names. If there are more, it counts them."""
 
+_STAGE_AGAIN = (
+    "stage the weights again: `kubectl delete jobs,pods -n {{namespace}} -l app.kubernetes.io/instance={{instance}},"
+    "app.kubernetes.io/component={stage}`, then `pulumi up --refresh`."
+)
+
 _ADVICE = {
     "fabric": "mend the node, or take it out of heavylift:nodes.names, and run `pulumi up` again.",
-    "verify": (
-        "stage the weights again: `kubectl delete jobs,pods -n {namespace} -l app.kubernetes.io/instance={instance},"
-        "app.kubernetes.io/component=stage`, then `pulumi up --refresh`."
-    ),
+    "verify": _STAGE_AGAIN.format(stage="stage"),
+    "verify-draft": _STAGE_AGAIN.format(stage="stage-draft"),
     "engine": (
         "correct heavylift:engine and run `pulumi up` again; all that it said: "
         "`kubectl logs -n {namespace} {pod} -c engine --previous`."
@@ -115,6 +119,7 @@ class _Watch:
         self._began: datetime | None = None
         self._answered = self._advanced = time.monotonic()
         self._told, self._told_at = "", 0.0
+        self._silence = Silence()
 
     def poll(self) -> bool:
         """Reads the pods once. Returns whether all are ready; raises pulumi.RunError if they cannot become ready."""
@@ -128,6 +133,7 @@ class _Watch:
         self._began = self._began or self.server.api.answered_at
         self._pods = [pod for pod in pods if pod.version == self.server.version]
         self._others = [pod for pod in pods if pod.version != self.server.version]
+        self._silence.note(self._pods, self._others, now)
         if self._ready >= self.server.pods:
             self._failures.note_obstacles({}, now)
             return True
@@ -169,9 +175,10 @@ class _Watch:
 
     def final_message(self, answer: float | str) -> str | None:
         """The result, after the wait. None: the server was ready at the first poll."""
+        silent = self._silence.words()
         if isinstance(answer, str):
-            return f"{self._doing()}; whether it answers is not known: {answer}"
-        return f"{self._doing()}; first answer after {answer:.2f} s" if self._told else None
+            return f"{self._doing()}{silent}; whether it answers is not known: {answer}"
+        return f"{self._doing()}{silent}; first answer after {answer:.2f} s" if self._told or silent else None
 
     @property
     def _staying(self) -> list[PodReport]:

@@ -11,12 +11,13 @@ from datetime import datetime
 from components.rollout.obstacles import Obstacle
 from components.rollout.pod_report import ContainerFailure, PodReport
 
-MAX_FAILURES = {"fabric": 2, "verify": 2, "engine": 3, "pod": 3}
+MAX_FAILURES = {"fabric": 2, "verify": 2, "verify-draft": 2, "engine": 3, "pod": 3}
 """Failures after which a container is fatal. Checks are deterministic; engine crashes can be transient."""
 
 _TITLES = {
     "fabric": "the fabric check",
     "verify": "the check of the weights",
+    "verify-draft": "the check of the draft model",
     "engine": "the engine",
     "requirements": "the installation of the stager's requirements",
     "stage": "the stager",

@@ -58,6 +58,9 @@ class EngineFacts:
     images: tuple[EngineImage, ...]
     efa_images: tuple[EfaImage, ...] = ()
     """Images with EFA; `image` has none of it."""
+    first_token_bounds: tuple[float, ...] = ()
+    """Bounds of its histogram of the time to the first token, in seconds. Empty: it has none."""
+    first_token_source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,23 @@ class ReleaseRange:
     source: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vulnerability:
+    """A published vulnerability of an engine."""
+
+    id: str
+    """Its number in the CVE list."""
+    affected_since: str | None
+    """First affected release. None: every older one too."""
+    fixed_in: str | None
+    """Release with the fix. None: no release is known to have it."""
+    what: str
+    """What an attacker can do."""
+    source: str
+    setting: str | None = None
+    """Key of `heavylift:engine` without which the engine is not affected. None: it always is."""
+
+
 @cache
 def engine_facts(engine: EngineName) -> EngineFacts:
     """Version and images of an engine."""
@@ -99,6 +119,8 @@ def engine_facts(engine: EngineName) -> EngineFacts:
         image={VendorName(vendor): image for vendor, image in entry["image"].items()},
         images=tuple(_image(image) for image in entry["images"]),
         efa_images=tuple(EfaImage(**image) for image in entry.get("efa_images", ())),
+        first_token_bounds=tuple(entry.get("first_token_bounds", ())),
+        first_token_source=entry.get("first_token_source", ""),
     )
 
 
@@ -112,6 +134,12 @@ def cuda_of_drivers() -> Mapping[int, str]:
 def engine_flags(engine: EngineName) -> EngineFlags:
     """The flags of an engine."""
     return EngineFlags(**frozen(read("engine_flags.json")[engine]))
+
+
+@cache
+def vulnerabilities(engine: EngineName) -> tuple[Vulnerability, ...]:
+    """The vulnerabilities of an engine that the catalogue has, oldest fix first."""
+    return tuple(Vulnerability(**entry) for entry in read("vulnerabilities.json")[engine])
 
 
 @cache

@@ -44,6 +44,19 @@ class GpuVendor:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuSpeed:
+    """What a GPU cannot exceed. None: it has no such operations."""
+
+    memory_bytes_per_second: float
+    bf16_flops: float
+    """Peak of dense matrix products of 16-bit operands, in operations per second."""
+    fp8_flops: float | None
+    fp4_flops: float | None
+    link_bytes_per_second: float
+    """Bytes that it sends to the other GPUs of its node, in one direction."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One kind of GPU."""
 
@@ -64,6 +77,8 @@ class Gpu:
     """Architecture of an AMD GPU, such as `gfx942`."""
     data_center: bool
     """Whether CUDA's forward compatibility is supported."""
+    speed: GpuSpeed | None
+    """None: not known."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -106,6 +121,7 @@ def described_gpu(name: str) -> Gpu:
         compute_capability=None,
         gfx=None,
         data_center=True,  # nothing is refused for what is not known
+        speed=None,
     )
 
 
@@ -148,6 +164,18 @@ def _gpu(entry: Fields) -> Gpu:
         compute_capability=_capability(entry["compute_capability"]),
         gfx=entry.get("gfx"),
         data_center=entry["data_center"],
+        speed=_speed(entry["bandwidth_tb_per_second"], entry["speed"]),
+    )
+
+
+def _speed(bandwidth: float, entry: Fields) -> GpuSpeed:
+    fp8, fp4 = entry["fp8_tflops"], entry["fp4_tflops"]
+    return GpuSpeed(
+        memory_bytes_per_second=bandwidth * 1e12,
+        bf16_flops=entry["bf16_tflops"] * 1e12,
+        fp8_flops=None if fp8 is None else fp8 * 1e12,
+        fp4_flops=None if fp4 is None else fp4 * 1e12,
+        link_bytes_per_second=entry["link_gb_per_second"] * 1e9,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -65,6 +66,16 @@ class Price:
     source: str
     """Where the price was read, and when."""
 
+    @property
+    def year(self) -> int:
+        """Year in which the price was read, from its source."""
+        return max(int(year) for year in re.findall(r"\b20\d\d\b", self.source))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the catalogue has prices of a later year."""
+        return self.year < _newest_year()
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -117,6 +128,12 @@ class Instance:
 def instances() -> tuple[Instance, ...]:
     """Every EC2 GPU instance type of the catalogue."""
     return tuple(_instance(entry) for entry in read("aws_instances.json")["instances"])
+
+
+@cache
+def _newest_year() -> int:
+    known = [price for instance in instances() for price in (instance.on_demand, instance.capacity_block) if price]
+    return max(price.year for price in known)
 
 
 def find_instance(name: str) -> Instance:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Literal
 
 from config.catalogue.reading import Fields, frozen, read
+from config.engine_name import EngineName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +167,27 @@ class PublishedCache:
     kv_gib: float
     tokens: int
     source: str
+    engine: EngineName | None = None
+    """The engine of the log. None: the default one."""
+    rounding_gib: float = 0.005
+    """Most by which the printed GiB differ from the cache: more where a log prints keys and values apart."""
     not_gated: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedPool:
+    """Tokens that a log of SGLang prints for its static share of the memory, on one tensor-parallel group."""
+
+    id: str
+    checkpoint: str
+    what: str
+    gpu: str
+    tp: int
+    fraction: float
+    """`--mem-fraction-static`."""
+    max_num_batched_tokens: int | None = None
+    tokens: int
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +251,7 @@ class GroundTruth:
     profiles: tuple[Profile, ...]
     sizes: tuple[PublishedSize, ...]
     caches: tuple[PublishedCache, ...]
+    pools: tuple[PublishedPool, ...]
     left_out: tuple[LeftOut, ...]
     runs: tuple[Run, ...]
 
@@ -254,11 +276,17 @@ def ground_truth() -> GroundTruth:
         "logs": tuple(Log(**frozen(row)) for row in entry["logs"]),
         "profiles": tuple(_profile(row) for row in entry["profiles"]),
         "sizes": tuple(PublishedSize(**row) for row in entry["sizes"]),
-        "caches": tuple(PublishedCache(**row) for row in entry["caches"]),
+        "caches": tuple(_cache(row) for row in entry["caches"]),
+        "pools": tuple(PublishedPool(**row) for row in entry["pools"]),
         "left_out": tuple(LeftOut(**row) for row in entry["left_out"]),
         "runs": tuple(_run(row) for row in entry["runs"]),
     }
     return GroundTruth(**{**entry, **rows})
+
+
+def _cache(entry: Fields) -> PublishedCache:
+    engine = EngineName(entry["engine"]) if "engine" in entry else None
+    return PublishedCache(**{**entry, "engine": engine})
 
 
 def _profile(entry: Fields) -> Profile:

@@ -106,6 +106,8 @@ class LinearAttention:
     value_heads: int
     value_dim: int
     kernel: int
+    state_bytes: int
+    """Bytes per element of the recurrent matrix."""
 
     @property
     def channels(self) -> int:
@@ -138,8 +140,8 @@ class Mamba:
 
 _HEAD_NORMS = dict.fromkeys(
     (
-        "gemma3_text", "gemma4_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text",
-        "qwen3_vl_text",
+        "gemma3_text", "gemma4_text", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next",
+        "qwen3_vl_moe_text", "qwen3_vl_text",
     ),
     "head",
 )  # fmt: skip
@@ -182,7 +184,7 @@ def _grouped(text: Config) -> GroupedAttention:
         or text.get("head_dim")
         or text.get("attention_head_dim")
         or text["hidden_size"] // heads,
-        gated=bool(text.get("attn_output_gate", False)),
+        gated=bool(text.get("attn_output_gate", model_type == "qwen3_next")),
         bias=has_bias or model_type == "qwen2",
         head_norms="layer" if by_layer else _HEAD_NORMS.get(model_type, "none"),
         value_dim=(text.get("v_head_dim") or 0) if model_type == "mimo_v2_flash" else 0,
@@ -228,6 +230,9 @@ def read_linear(text: Config) -> LinearAttention | None:
         value_heads=text["linear_num_value_heads"],
         value_dim=text["linear_value_head_dim"],
         kernel=text["linear_conv_kernel_dim"],
+        # vLLM reads mamba_ssm_dtype of Qwen3.5, and keeps Qwen3-Next's matrix in the model's 16 bits (0.33.0,
+        # model_executor/models/config.py and layers/mamba/mamba_utils.py).
+        state_bytes=2 if text.get("model_type") == "qwen3_next" else 4,
     )
 
 

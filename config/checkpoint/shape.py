@@ -193,15 +193,15 @@ _DERIVABLE = {
     "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4",
     "gemma3_text", "gemma4_text", "glm_moe_dsa", "gpt_oss", "kimi_k2",
     "llama", "llama4_text", "mimo", "mimo_v2_flash", "minimax_m2", "mistral", "mixtral", "nemotron-nas", "nemotron_h",
-    "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_vl_moe_text",
-    "qwen3_vl_text",
+    "qwen2", "qwen3", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next",
+    "qwen3_vl_moe_text", "qwen3_vl_text",
 }  # fmt: skip
 """Model types whose tensors `config.checkpoint.tensors` derives."""
 
 _PLAIN = {"phi3", "qwen2_moe"}
 """Further model types whose attention is what their fields say; their tensors need headers."""
 
-_SHARED_GATE = {"qwen2_moe", "qwen3_5_moe_text"}
+_SHARED_GATE = {"qwen2_moe", "qwen3_5_moe_text", "qwen3_next"}
 _ROUTER_BIAS = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2", "mimo_v2_flash", "nemotron_h"}
 _WIDE_ROUTER = {"minimax_m2", "mimo_v2_flash"}
 """Model types whose router the engine holds in 32 bits."""
@@ -257,4 +257,6 @@ def _experts(text: Config) -> Experts | None:
 
 
 def _mtp_layers(text: Config) -> int:
-    return int(text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers") or 0)
+    given = text.get("num_nextn_predict_layers") or text.get("mtp_num_hidden_layers")
+    # Qwen3-Next has one, on which its config.json is silent (vllm/model_executor/models/qwen3_next_mtp.py, 0.33.0).
+    return int(given or _model_type(text) == "qwen3_next")

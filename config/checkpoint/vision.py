@@ -35,6 +35,8 @@ def read_vision(config: Config, text: Config) -> Vision | None:
         return _gemma4(vision, text)
     if vision.get("model_type") == "siglip_vision_model" and config.get("model_type") == "gemma3":
         return _siglip(vision, text) if vision.get("image_size") else None
+    if vision.get("model_type") == "pixtral" and config.get("model_type") == "mistral3":
+        return _pixtral(config, vision, text)
     if vision.get("vt_num_hidden_layers"):
         return _moonvit(vision)
     if vision.get("depth") and vision.get("num_position_embeddings"):
@@ -108,6 +110,22 @@ def _siglip(vision: Config, text: Config) -> Vision:
         projector_parameters=hidden * text["hidden_size"] + hidden,
         deep_levels=0,
         projector_split=False,
+        replicated=False,
+    )
+
+
+def _pixtral(config: Config, vision: Config, text: Config) -> Vision:
+    """Mistral's encoder: gated networks without biases, and a projector whose first matrix merges patches."""
+    hidden, out = vision["hidden_size"], text["hidden_size"]
+    block = 4 * hidden * hidden + 3 * hidden * vision["intermediate_size"] + 2 * hidden
+    patch = vision.get("num_channels", 3) * vision["patch_size"] ** 2 * hidden
+    merging = config.get("spatial_merge_size", 2) ** 2 * hidden * hidden
+    return Vision(
+        block_parameters=vision["num_hidden_layers"] * block,
+        whole_parameters=patch + hidden + hidden + merging,
+        projector_parameters=hidden * out + out * out,
+        deep_levels=0,
+        projector_split=True,
         replicated=False,
     )
 

@@ -8,8 +8,11 @@ from typing import Any, NotRequired, TypedDict
 
 from config.catalogue.instance import CapacityKind
 from config.engine_name import EngineName
+from config.load_format import LoadFormat
 from config.stack.sections.engine import EncoderMode
+from config.stack.sections.metrics import MetricsKind
 from config.stack.sections.nodes import FabricKind, GpuDirect, Installation, NodeKind, PodNetwork, TaintEffect
+from config.stack.sections.pod import SecurityProfile
 from config.stack.sections.weights import Verification, WeightsKind
 
 
@@ -150,11 +153,11 @@ class Nodes(TypedDict):
     """Price of one GPU in dollars an hour; unset: that of `instance_type`, or the plan states no cost."""
 
 
-class Model(TypedDict):
-    """The weights: one repository at one revision."""
+class StagedRepository(TypedDict):
+    """Weights to stage: one repository at one revision."""
 
     repository: str
-    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
+    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`."""
     allow_unpinned: NotRequired[bool]
     """Accept a branch as revision. A branch can stage different weights on different days."""
     revision: str
@@ -163,12 +166,28 @@ class Model(TypedDict):
     """Patterns of the files to stage, such as `UD-Q2_K_XL/*.gguf`; unset: all files."""
 
 
+class Model(TypedDict):
+    """The weights: one repository at one revision."""
+
+    repository: str
+    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`."""
+    allow_unpinned: NotRequired[bool]
+    """Accept a branch as revision. A branch can stage different weights on different days."""
+    revision: str
+    """Full commit of the repository (40 hex digits), or a branch where `allow_unpinned` is true."""
+    include: NotRequired[Sequence[str]]
+    """Patterns of the files to stage, such as `UD-Q2_K_XL/*.gguf`; unset: all files."""
+    draft: NotRequired[StagedRepository]
+    """A small model that drafts tokens, which the served model verifies (speculative decoding), staged and verified as
+    the model is. Needs `engine.speculative_tokens`. Unset: none."""
+
+
 class Weights(TypedDict):
     """The volume of the weights."""
 
     kind: WeightsKind
-    """`local`: a PersistentVolume on the node's disk. `host-path`: a directory of the node. `claim`: a
-    PersistentVolumeClaim from a storage class."""
+    """`local`: a PersistentVolume on each node's disk, for nodes with names. `host-path`: a directory of each node.
+    `claim`: a PersistentVolumeClaim from a storage class."""
     path: NotRequired[str]
     """Directory on the nodes for `local` and `host-path`; unset: nodes.nvme_path."""
     storage_class: NotRequired[str]
@@ -182,6 +201,10 @@ class Weights(TypedDict):
     `keep_revisions`, because the next revision needs room beside them. Unset: nothing is removed."""
     retain: NotRequired[bool]
     """Keep the volume when the stack is destroyed."""
+    cache: NotRequired[bool]
+    """Keep what vLLM compiles and tunes at its start in a directory beside the weights, so that the next start with the
+    same image need not. Takes 20 GiB of the volume. A release of another image makes a directory of its own, and
+    `keep_newest` removes the old one."""
     verify: NotRequired[Verification]
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
     read_bandwidth: NotRequired[str]
@@ -202,6 +225,8 @@ class Stage(TypedDict):
     ranges. Files are verified as always; an interrupted file starts again. Untested against a Xet server."""
     lock: NotRequired[str]
     """Path of a weights lock file. Only the files that it lists are staged."""
+    draft_lock: NotRequired[str]
+    """Path of a weights lock file of `model.draft`. Only the files that it lists are staged."""
     bandwidth: NotRequired[str]
     """Bandwidth to the hub or mirror, such as `10 Gbit/s`, which all nodes of the site share. Determines the Jobs'
     deadline."""
@@ -226,7 +251,7 @@ class Engine(TypedDict):
     """The inference server. Unset values follow from the plan, or are the engine's defaults."""
 
     name: EngineName
-    """`vllm` or `llama.cpp`."""
+    """`vllm`, `sglang` or `llama.cpp`."""
     version: str
     """Version of the engine in the image. Determines its flags and defaults."""
     image: str
@@ -270,7 +295,8 @@ class Engine(TypedDict):
     max_lora_rank: NotRequired[int]
     """Largest rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512; unset: 16."""
     speculative_tokens: NotRequired[int]
-    """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
+    """Speculative decoding: tokens that `model.draft` drafts at a time; without it, those that the checkpoint's own
+    layers for multi-token prediction (MTP) draft."""
     yarn_factor: NotRequired[float]
     """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
     yarn_original_context: NotRequired[int]
@@ -282,8 +308,20 @@ class Engine(TypedDict):
     balancing."""
     cpu_offload_gb: NotRequired[float]
     """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
+    kv_offload: NotRequired[str]
+    """Host memory for KV cache blocks that leave the GPUs, so that prompts seen before need no new prefill; of each
+    server, or of each of its data-parallel ranks. It is in `/dev/shm` and counts in the pod's memory."""
+    max_num_queued_reqs: NotRequired[int]
+    """Requests, running and waiting, beyond which a server answers 503, so that clients can try another one. Unset: no
+    limit."""
+    load_format: NotRequired[LoadFormat]
+    """How vLLM reads weights: `fastsafetensors`, `instanttensor` or `runai_streamer`, each of a package that the image
+    must have. Unset: vLLM's own reader."""
     expert_offload: NotRequired[bool]
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
+    sleep_idle_seconds: NotRequired[int]
+    """llama.cpp: seconds without a request after which the model leaves the memory. The next request loads it again.
+    Unset: it stays."""
     served_name: NotRequired[str]
     """Name of the model in clients' requests. Unset: model.repository."""
     host: NotRequired[str]
@@ -303,15 +341,43 @@ class Engine(TypedDict):
 
 
 class Security(TypedDict):
-    """The user and group of the Jobs that stage and prune weights."""
+    """The user and rights of all pods. By default they meet the Pod Security level `restricted`, but for what a
+    directory of the node needs: its volume, and Jobs of the image's own user."""
 
+    profile: NotRequired[SecurityProfile]
+    """`restricted`: no root, a read-only root file system, no capabilities, the runtime's seccomp profile. `baseline`:
+    the user and file system of the images, without privilege escalation. `none`: no security fields, for clusters that
+    set them. Unset: `restricted`; for the Jobs of `weights.kind: host-path` and of user 0, `baseline`."""
     user: NotRequired[int]
-    """Numeric user of the Jobs' pods. A user other than 0 gets what Pod Security level `restricted` requires. 0: root,
-    for storage that only root can write. Unset: 2000; for `weights.kind: host-path` the image's own, which is usually
-    root, as the nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
+    """Numeric user of the pods. 0: root for the Jobs, for storage that only root can write; the server then runs as
+    user 2000. Unset: 2000; for the Jobs of `weights.kind: host-path` the image's own, which is usually root, as the
+    nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
     group: NotRequired[int]
-    """Numeric group of the Jobs' pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that.
-    Unset: the number of the user."""
+    """Numeric group of the pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that. Devices
+    of AMD GPUs may need the group `render` of the nodes. Unset: the number of the user."""
+
+
+class Caller(TypedDict):
+    """Clients that may call the server: pods, or a range of addresses. Pods and namespace narrow each other."""
+
+    namespace: NotRequired[str]
+    """Namespace of the pods. Unset: the stack's own, if `pods` is set."""
+    pods: NotRequired[Mapping[str, str]]
+    """Labels of the pods. Unset: every pod of the namespace."""
+    cidr: NotRequired[str]
+    """Addresses outside the cluster, such as `10.0.0.0/16`. Most network plugins match no pod by its address."""
+
+
+class Network(TypedDict):
+    """Who may call the server, and what its pods may reach. The ranks of a server reach one another only, and no pod
+    reaches the Jobs: the stack makes NetworkPolicies, which a network plugin of the cluster must enforce."""
+
+    callers: NotRequired[Sequence[Caller]]
+    """Clients that may call the server, besides the API server, through which `pulumi up` requests the first token.
+    `[]`: none. Unset: every client that has a route to the pods. Components call this key `callers`."""
+    media: NotRequired[bool]
+    """Let the server connect to any address, for images and videos that requests name by URL. Unset: it reaches its own
+    ranks and DNS only, and takes them as data URLs."""
 
 
 class PodSettings(TypedDict):
@@ -345,6 +411,37 @@ class Pod(TypedDict):
     """The pods of the Jobs that stage and prune weights."""
 
 
+class Metrics(TypedDict):
+    """Prometheus metrics, alerts and a dashboard of the server."""
+
+    kind: MetricsKind
+    """`pod-monitor`: a PodMonitor for the Prometheus Operator. `annotations`: `prometheus.io/` annotations of the pods,
+    for a Prometheus that is configured to follow them; setting it restarts the server."""
+    labels: NotRequired[Mapping[str, str]]
+    """Labels of the PodMonitor and of the PrometheusRule, by which a Prometheus selects them, such as `release: kube-
+    prometheus-stack`."""
+    alerts: NotRequired[bool]
+    """Make the alerts: a PrometheusRule, or for `annotations` a ConfigMap with a rule file."""
+    dashboard: NotRequired[bool]
+    """Make a ConfigMap with a Grafana dashboard, which Grafana's sidecar finds by the label `grafana_dashboard`."""
+    ttft_seconds: NotRequired[float]
+    """Seconds within which requests expect their first token, for the alert on slow ones: a bound of the engine's
+    histogram. Unset: 5. llama.cpp does not measure that time."""
+
+
+class Expose(TypedDict):
+    """What of the API clients outside the cluster reach: an HTTPRoute on a Gateway that is there, to these paths only.
+    The Gateway terminates TLS. Inside the cluster, the Service stays as it is."""
+
+    gateway: str
+    """The Gateway, as `<namespace>/<name>`. It must admit routes of the stack's namespace."""
+    hostname: str
+    """Host name that clients use. A listener of the Gateway must have it, or none."""
+    paths: NotRequired[Sequence[str]]
+    """Paths that clients reach: each exactly, or with `/*` at its end with all paths below it. Unset: those of chat and
+    text completions, responses, messages, embeddings and the list of models."""
+
+
 class StackConfig(TypedDict):
     """All `heavylift:` keys of one stack, but for the secrets `hub_token` and `api_key`."""
 
@@ -363,6 +460,12 @@ class StackConfig(TypedDict):
     engine: Engine
     """The inference server."""
     security: NotRequired[Security]
-    """The user of the Jobs' pods."""
+    """The user and rights of all pods."""
+    network: NotRequired[Network]
+    """Who may call the server, and what its pods may reach."""
     pod: NotRequired[Pod]
     """Additions to the pods."""
+    metrics: NotRequired[Metrics]
+    """Prometheus metrics, alerts and a dashboard; unset: nothing is made for them."""
+    expose: NotRequired[Expose]
+    """The paths that a Gateway of the cluster forwards to the server; unset: none."""

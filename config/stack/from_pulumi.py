@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pulumi
@@ -21,7 +20,7 @@ from config.stack.file import API_KEY, HUB_TOKEN, NAMESPACE, SECRETS, checked_st
 from config.stack.kubeconfig import read_kubeconfig
 from config.stack.overrides import overridden
 from config.stack.sections import StackConfig
-from config.stack.weights import WeightsLock, read_lock
+from config.stack.weights import WeightsLock, draft_lock_of, lock_of
 
 T = TypeVar("T")
 
@@ -39,6 +38,8 @@ class RunningStack:
     config: StackConfig
     lock: WeightsLock | None
     """The weights lock file. None: the stack names none."""
+    draft_lock: WeightsLock | None
+    """The lock file of the draft model. None: the stack names none."""
     kubeconfig: Mapping[str, Any]
     """The stack's own context of its kubeconfig file. Empty: the stack is on AWS."""
     hub_token: pulumi.Output[str] | None
@@ -64,7 +65,8 @@ def running_stack() -> RunningStack:
     if config.aws is None:
         kubeconfig = _read(lambda: read_kubeconfig(config.cluster), {}, faults)
     _read(lambda: config.promotion.require_another(instance), None, faults)
-    lock = _read(lambda: _lock(config), None, faults)
+    lock = _read(lambda: lock_of(config), None, faults)
+    draft_lock = _read(lambda: draft_lock_of(config), None, faults)
     if faults:
         raise pulumi.RunError(_message(faults))
     return RunningStack(
@@ -72,6 +74,7 @@ def running_stack() -> RunningStack:
         sections=cast(arguments.StackConfig, sections),
         config=config,
         lock=lock,
+        draft_lock=draft_lock,
         kubeconfig=kubeconfig,
         hub_token=token,
         api_key=key,
@@ -100,10 +103,6 @@ def _overridden_sections() -> dict[str, Any]:
     for note in notes:
         pulumi.info(note)
     return sections
-
-
-def _lock(config: StackConfig) -> WeightsLock | None:
-    return read_lock(Path(config.stage.lock), config.model) if config.stage.lock else None
 
 
 def _secret(key: str) -> pulumi.Output[str] | None:

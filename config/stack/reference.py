@@ -16,9 +16,11 @@ from config.stack.sections import (
     Fabric,
     NewEksCluster,
     StackConfig,
+    StagedRepository,
     Taint,
 )
 from config.stack.sections.fields import Section
+from config.stack.sections.network import Caller
 
 _OPENING = """# Configuration
 
@@ -36,8 +38,9 @@ It becomes a Kubernetes Secret that only the stager's container sees. In plain t
 
 API key that clients send as `Authorization: Bearer <key>`: at least 16 letters, digits or any of `._~+/=-`, such as
 `openssl rand -hex 32 | pulumi config set --secret {NAMESPACE}{API_KEY}`. It becomes a Kubernetes Secret that only the
-engine's container sees, and never an argument. Another key restarts the server. llama.cpp asks for it at every path but
-`/health`. vLLM asks for it below `/v1` only: the preview names the paths that stay open.
+engine's container sees, and no argument of the pod. Another key restarts the server. llama.cpp asks for it at every
+path but `/health`, SGLang at every path but those of health and metrics, vLLM below `/v1` only: the preview names the
+paths that stay open.
 
 ## Environment variables
 
@@ -52,9 +55,11 @@ _INNER: dict[str, type[Section]] = {
     "aws.cluster": EksChoice,
     "aws.cluster.create": NewEksCluster,
     "aws.mirror": AwsMirror,
+    "model.draft": StagedRepository,
     "nodes.capacity": Capacity,
     "nodes.fabric": Fabric,
     "one of nodes.taints": Taint,
+    "one of network.from": Caller,
 }
 """Sections within a section, which have a table of their own."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import StackError
-from config.stack.sections import Model
+from config.stack.sections import StackConfig, StagedRepository
 from stager import lockfile
 from stager.digest import DIGEST_DIGITS
 from stager.errors import StagerError
@@ -41,8 +41,19 @@ def lock_sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_lock(path: Path, model: Model) -> WeightsLock:
-    """The lock file at `path`, which must pin the stack's own model.
+def lock_of(stack: StackConfig, program: Path = Path()) -> WeightsLock | None:
+    """The lock file of a stack's model. None: the stack names none. Raises StackError, as `read_lock`."""
+    return read_lock(program / stack.stage.lock, stack.model) if stack.stage.lock else None
+
+
+def draft_lock_of(stack: StackConfig, program: Path = Path()) -> WeightsLock | None:
+    """The lock file of a stack's draft model. None: the stack names none. Raises StackError, as `read_lock`."""
+    draft, lock = stack.model.draft, stack.stage.draft_lock
+    return read_lock(program / lock, draft, "stage.draft_lock") if draft and lock else None
+
+
+def read_lock(path: Path, model: StagedRepository, key: str = "stage.lock") -> WeightsLock:
+    """The lock file at `path`, which must pin that model; `key`: of the stack file, for messages.
 
     Raises StackError when it cannot be read, is no lock file, or pins another repository or revision.
     """
@@ -50,7 +61,7 @@ def read_lock(path: Path, model: Model) -> WeightsLock:
         text = lockfile.read_text(path)
         listing = lockfile.parse_lock(text, str(path))
     except StagerError as fault:
-        raise StackError([f"heavylift:stage.lock: {fault}"]) from None
+        raise StackError([f"heavylift:{key}: {fault}"]) from None
     lock = WeightsLock(
         text=text,
         repository=listing.repository,
@@ -61,14 +72,14 @@ def read_lock(path: Path, model: Model) -> WeightsLock:
     if (lock.repository, lock.commit) != (model.repository, model.revision):
         raise StackError(
             [
-                f"heavylift:stage.lock: '{path}' pins {lock.repository} at {lock.commit}: expected "
-                f"{model.repository} at {model.revision}; write a new lock, or correct heavylift:model"
+                f"heavylift:{key}: '{path}' pins {lock.repository} at {lock.commit}: expected {model.repository} at "
+                f"{model.revision}; write a new lock, or correct heavylift:model"
             ]
         )
     return lock
 
 
-def weights_digest(model: Model, lock_sha256: str | None) -> str:
+def weights_digest(model: StagedRepository, lock_sha256: str | None) -> str:
     """The first hex digits of the SHA-256 of the canonical JSON of what is staged, by a lock file or without one."""
     identity = {
         "repository": model.repository,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from config.catalogue import Gpu
 from config.checkpoint.model_spec import ModelSpec
@@ -12,7 +13,7 @@ from engines.finding import Finding
 from engines.llama_cpp.alternatives import other_settings
 from engines.llama_cpp.explain import explain_llama_cpp
 from engines.llama_cpp.plan import MISSING_SETTINGS, llama_cpp_compatibility, plan_llama_cpp, plan_unknown_model
-from engines.llama_cpp.process import llama_cpp_process
+from engines.llama_cpp.process import KEYED, llama_cpp_process
 from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
@@ -29,10 +30,14 @@ class LlamaCpp:
     metrics = Metrics(
         # github.com/ggml-org/llama.cpp tools/server/README.md; served because the plan sets --metrics.
         path="/metrics",
+        queries=Path(__file__).with_name("queries.json"),
+        key_header=KEYED.header,
         requests_running="llamacpp:requests_processing",
         requests_waiting="llamacpp:requests_deferred",
         prompt_tokens="llamacpp:prompt_tokens_total",
         generated_tokens="llamacpp:tokens_predicted_total",
+        # Tried with the server of the lab: tokens_predicted_total stands still until an answer ends.
+        steps="llamacpp:n_decode_total",
         # Current builds do not export it; older ones have llamacpp:kv_cache_usage_ratio.
         kv_cache_usage=None,
         time_to_first_token=None,

@@ -12,6 +12,7 @@ FLAGS = FlagRules(
         "--cache-type-k": "kv_cache_dtype",
         "--cache-type-v": "kv_cache_dtype",
         "--cpu-moe": "expert_offload",
+        "--sleep-idle-seconds": "sleep_idle_seconds",
     },
     harmless=frozenset(
         {

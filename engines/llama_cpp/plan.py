@@ -25,17 +25,25 @@ from engines.llama_cpp.memory import (
     planned_context,
 )
 from engines.llama_cpp.placement import check_placement
-from engines.llama_cpp.rules import check_gguf_memory, check_gguf_request, check_node, unknown_quantization
+from engines.llama_cpp.rules import (
+    check_cache,
+    check_draft,
+    check_gguf_memory,
+    check_gguf_request,
+    check_node,
+    unknown_quantization,
+)
 from engines.llama_cpp.served_file import check_served_file, served_file
 from engines.logistics import load_seconds, with_logistics
 from engines.plan import Host, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments, check_environment
-from engines.rules.deployment import check_pods, check_volume_size, pods_of
+from engines.rules.deployment import check_pods, check_volume_size, check_zone, pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
 from engines.rules.host import BASE_MEMORY, check_disk, check_host, check_instance_disk
 from engines.rules.image import check_image
 from engines.rules.unused import check_unused
+from engines.rules.vulnerabilities import check_vulnerabilities
 from engines.verdict import judge, problems_of, warnings_of
 from engines.versions import Version
 
@@ -62,6 +70,9 @@ MISSING_SETTINGS = frozenset(
         "enforce_eager",
         "redundant_experts",
         "cpu_offload_gb",
+        "kv_offload",
+        "load_format",
+        "max_num_queued_reqs",
     }
 )
 """Fields of the request that llama.cpp has no setting for."""
@@ -102,14 +113,18 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
 def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding]:
     """Findings about everything but the model itself."""
     yield from check_unused(request, MISSING_SETTINGS)
+    yield from check_draft(request)
+    yield from check_cache(request)
     yield from check_arguments(FLAGS, request.extra_args)
     yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
     yield from check_image(request, nodes_per_server=1)
+    yield from check_vulnerabilities(request)
     yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
         yield from llama_cpp_compatibility(version, request.driver, described_gpu(request.gpu)).findings
     yield from check_pods(request, _gpus(request))
+    yield from check_zone(request)
     yield from check_volume_size(request, weights)
     if weights is not None:
         yield from check_disk(request, weights)
@@ -170,6 +185,7 @@ def _plan(resolved: GgufRequest, findings: list[Finding], context: int) -> Plan:
         engine_args=llama_arguments(resolved.request, context, resolved.slots),
         host=Host(memory_bytes=host_memory_of(resolved, context)),
         model_file=served_file(resolved.request),
+        sequences=resolved.slots,
     )
 
 
@@ -216,6 +232,8 @@ def llama_arguments(request: FitRequest, context: int | None, slots: int | None)
         given += ["--gpu-layers", _ALL_LAYERS, "--split-mode", "layer", "--flash-attn", "on"]
     if request.expert_offload:
         given.append("--cpu-moe")
+    if request.sleep_idle_seconds:
+        given += ["--sleep-idle-seconds", str(request.sleep_idle_seconds)]
     if request.kv_cache_dtype:
         given += ["-ctk", request.kv_cache_dtype, "-ctv", request.kv_cache_dtype]
     return (*given, "--metrics", "--jinja", *request.extra_args)

@@ -15,12 +15,15 @@ DRAIN = Path(__file__).with_name("drain.sh")
 def llama_cpp_process(start: ProcessStart, role: Role) -> EngineProcess:
     """llama.cpp's server on one pod, with or without GPUs.
 
-    Raises ValueError without a file to serve, and for a member of a group: llama.cpp serves on one node only.
+    Raises ValueError without a file to serve, with a draft model, and for a member of a group: llama.cpp serves on one
+    node only.
     """
     if start.model_file is None:
         raise ValueError("llama.cpp needs model_file: expected the GGUF file to serve")
     if role is not Role.ALONE:
         raise ValueError("llama.cpp serves on one node only")
+    if start.draft_directory is not None:
+        raise ValueError("llama.cpp serves without a draft model here: expected no draft")
     return EngineProcess(
         command=("/app/llama-server",),
         arguments=(

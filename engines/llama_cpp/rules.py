@@ -32,6 +32,20 @@ def check_gguf_request(request: FitRequest, model: ModelSpec, weights: int | Non
         yield unknown("weights_not_known", f"The size of {model.name} is not known.", "Name a lock file.")
 
 
+def check_draft(request: FitRequest) -> Iterator[Finding]:
+    """Rejects a draft model: its memory beside the model's is not known."""
+    if request.draft is not None:
+        text = "The planner supports draft models under vLLM only."
+        yield rejected("draft_not_supported", text, "Leave the draft model out, or use vLLM.")
+
+
+def check_cache(request: FitRequest) -> Iterator[Finding]:
+    """Rejects a kept cache: llama.cpp compiles nothing at its start."""
+    if request.keep_cache:
+        text = "weights.cache keeps what vLLM compiles at its start, and llama.cpp compiles nothing."
+        yield rejected("cache_not_supported", text, "Remove it.")
+
+
 def check_node(request: FitRequest) -> Iterator[Finding]:
     """Rejects a server over several nodes."""
     if request.nodes > 1:

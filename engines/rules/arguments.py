@@ -4,7 +4,7 @@ without a flag, and whatever else changes what the plan counts."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -45,6 +45,8 @@ class FlagRules:
     """Flags that the deployed server sets, or that would break clients and probes."""
     environment: tuple[str, ...]
     """Patterns of environment variables that change what the plan counts."""
+    refused_environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that no server of a stack may have, and what each of them does."""
 
 
 def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Finding]:
@@ -62,7 +64,10 @@ def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Find
 def check_environment(rules: FlagRules, names: Iterable[str]) -> Iterator[Finding]:
     """Findings about each environment variable that the stack sets for the server."""
     for name in names:
-        if any(fnmatchcase(name, pattern) for pattern in (*_DEVICES, *rules.environment)):
+        if name in rules.refused_environment:
+            text = f"engine.environment sets {name}, which {rules.refused_environment[name]}."
+            yield rejected("environment_refused", text, f"Remove {name}.")
+        elif any(fnmatchcase(name, pattern) for pattern in (*_DEVICES, *rules.environment)):
             text = f"engine.environment sets {name}, which changes what the plan counts."
             yield unknown(ENVIRONMENT_NOT_COUNTED, text, f"Remove {name}, or measure it on the machine.")
 
@@ -76,7 +81,7 @@ def _flag(rules: FlagRules, given: str) -> Iterator[Finding]:
         yield rejected("argument_of_the_server", f"{given} is set by the deployed server.", "Remove it.")
     elif flag == "--api-key":
         text = f"{given} would show in the pod and in the stack's state."
-        yield rejected("argument_is_secret", text, "Remove it, and let a gateway before the Service ask for keys.")
+        yield rejected("argument_is_secret", text, "Remove it, and set the secret heavylift:api_key.")
     elif positive in rules.of_the_plan:
         text = f"{given} is set by the plan; as an extra argument it would contradict the plan."
         yield rejected("argument_of_the_plan", text, f"Use the setting {rules.of_the_plan[positive]}.")

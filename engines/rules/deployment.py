@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from engines.finding import Finding, rejected
+from config.catalogue import find_instance
+from engines.finding import Finding, rejected, warning
 from engines.plan import Pods
 from engines.request import FitRequest
 
@@ -41,6 +42,22 @@ def check_pods(request: FitRequest, gpus: int) -> Iterator[Finding]:
             f"The stack has {_nodes(deployment.nodes)}; {deployment.replicas} servers of "
             f"{_nodes(pods.nodes_per_server)} each take {needed}.",
             f"{enough}, or lower engine.replicas.",
+        )
+
+
+def check_zone(request: FitRequest) -> Iterator[Finding]:
+    """Warns of a zone that did not offer the instance type when the catalogue was recorded. EC2's answer, which the
+    program asks for before it makes anything, decides."""
+    zone = request.deployment.zone if request.deployment else None
+    if request.instance_type is None or zone is None:
+        return
+    offered = find_instance(request.instance_type).zones
+    if zone not in offered:
+        near = ", ".join(each for each in offered if each.partition("-")[0] == zone.partition("-")[0])
+        yield warning(
+            "zone_not_offered",
+            f"The catalogue does not list {request.instance_type} in the zone {zone} (nodes.zone); in this region it "
+            f"lists {near or 'no zone'}. `pulumi preview` asks EC2.",
         )
 
 

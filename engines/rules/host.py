@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 
 from config.catalogue import find_instance
@@ -32,14 +32,25 @@ _LEAST_STARTUP_SECONDS = 600
 """github.com/kserve/kserve/issues/5062: a mid-size model alone takes 10 minutes."""
 
 
-def disk_bytes(weights: int, keep_revisions: int) -> int:
-    """Bytes that the weights volume needs. The stager makes no second copy, so no hub cache comes on top."""
-    return weights * keep_revisions + round(weights * DISK_MARGIN)
+CACHE_BYTES = 20 * GIB
+"""What vLLM compiles and tunes, for the old and the new image: our own choice, no log shows more than a few GB."""
+COMPILE_SECONDS = "38 to 166"
+COMPILE_SOURCE = "github.com/vllm-project/vllm/issues/44881; github.com/mitchross/talos-argocd-proxmox/pull/1848"
+"""What vLLM compiles in, which it need not do again: two public logs, each of one model on one machine."""
 
 
-def shared_memory_bytes(gpus: int) -> int:
-    """Size of `/dev/shm` for `gpus` GPUs in one pod; a single GPU needs none."""
-    return SHARED_MEMORY_PER_GPU * gpus if gpus > 1 else 0
+def disk_bytes(request: FitRequest, weights: int, keep_revisions: int | None = None) -> int:
+    """Bytes that the weights volume needs. The stager makes no second copy, so no hub cache comes on top.
+
+    `keep_revisions`: None, as in the request.
+    """
+    revisions = request.keep_revisions if keep_revisions is None else keep_revisions
+    return weights * revisions + round(weights * DISK_MARGIN) + (CACHE_BYTES if request.keep_cache else 0)
+
+
+def shared_memory_bytes(gpus: int, kv_offload: int = 0) -> int:
+    """Size of `/dev/shm` for `gpus` GPUs in one pod and `kv_offload` bytes of KV cache; one GPU alone needs none."""
+    return (SHARED_MEMORY_PER_GPU * gpus if gpus > 1 else 0) + kv_offload
 
 
 def kept_in_host_memory(request: FitRequest, gpus: int) -> int:
@@ -55,26 +66,31 @@ def host_memory_bytes(gpus: int, shared: int) -> int:
 
 def check_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
     """Rejects a volume that is too small for the kept revisions."""
-    needed = disk_bytes(weights, request.keep_revisions)
+    needed = disk_bytes(request, weights)
     if request.volume_bytes is not None and request.volume_bytes < needed:
         revisions = f"{request.keep_revisions} revisions" if request.keep_revisions > 1 else "one revision"
         fix = f"Set weights.size to {ceil(needed / GIB)}Gi"
-        smallest = disk_bytes(weights, 1)
+        smallest = disk_bytes(request, weights, 1)
         if request.keep_revisions > 1 and request.volume_bytes >= smallest:
             fix += ", or weights.keep_revisions to 1"
         yield rejected(
             "disk_too_small",
-            f"The weights volume has {request.volume_bytes / 1e9:.1f} GB; {revisions} of {weights / 1e9:.1f} GB and a "
-            f"margin of {DISK_MARGIN:.0%} need {needed / 1e9:.1f} GB. The stager keeps no hub cache beside them.",
+            f"The weights volume has {request.volume_bytes / 1e9:.1f} GB; {revisions} of {weights / 1e9:.1f} GB"
+            f"{_of_cache(request)} and a margin of {DISK_MARGIN:.0%} need {needed / 1e9:.1f} GB. "
+            "The stager keeps no hub cache beside them.",
             f"{fix}.",
         )
+
+
+def _of_cache(request: FitRequest) -> str:
+    return f", {CACHE_BYTES / 1e9:.1f} GB for weights.cache" if request.keep_cache else ""
 
 
 def check_instance_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
     """Rejects weights for which the disks of the stack's instance type are too small."""
     if request.instance_type is None or request.deployment is None:
         return
-    disks, needed = find_instance(request.instance_type).nvme_bytes, disk_bytes(weights, request.keep_revisions)
+    disks, needed = find_instance(request.instance_type).nvme_bytes, disk_bytes(request, weights)
     if needed > ALLOCATABLE_SHARE * disks:
         smaller = ", or set weights.keep_revisions to a smaller number" if request.keep_revisions > 1 else ""
         yield rejected(
@@ -85,19 +101,26 @@ def check_instance_disk(request: FitRequest, weights: int) -> Iterator[Finding]:
         )
 
 
-def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float) -> Iterator[Finding]:
-    """Rejects too little memory, shared memory or start-up time."""
-    shared = request.shared_memory_bytes
-    if shared is not None and shared < shared_memory_bytes(gpus_in_pod):
+def check_host(request: FitRequest, gpus_in_pod: int, load_seconds: float, kv_offload: int = 0) -> Iterator[Finding]:
+    """Rejects too little memory, shared memory or start-up time. `kv_offload`: bytes of KV cache in shared memory."""
+    shared, needed_shared = request.shared_memory_bytes, shared_memory_bytes(gpus_in_pod, kv_offload)
+    if shared is not None and shared < kv_offload:
+        yield rejected(
+            "shared_memory_too_small",
+            f"Shared memory has {shared / GIB:.1f} GiB; vLLM does not start unless the {kv_offload / GIB:.1f} GiB of "
+            "kv_offload are free in it.",
+            "Give more shared memory, or offload less.",
+        )
+    elif shared is not None and shared < needed_shared:
         yield warning(
             "shared_memory_small",
             f"Shared memory has {shared / GIB:.1f} GiB; the plan gives "
-            f"{shared_memory_bytes(gpus_in_pod) / GIB:.0f} GiB to {gpus_in_pod} GPUs that share tensors.",
+            f"{needed_shared / GIB:.0f} GiB to {gpus_in_pod} GPUs that share tensors.",
         )
-    needed = host_memory_bytes(gpus_in_pod, shared if shared is not None else shared_memory_bytes(gpus_in_pod))
+    needed = host_memory_bytes(gpus_in_pod, shared if shared is not None else needed_shared)
     kept = kept_in_host_memory(request, gpus_in_pod)
     needed += kept
-    yield from _keeps(request, kept)
+    yield from _keeps(request, {"cpu_offload_gb": kept, "kv_offload": kv_offload})
     yield from _instance_room(request, needed)
     if request.host_memory_bytes is not None and request.host_memory_bytes < needed:
         yield warning(
@@ -137,17 +160,19 @@ def _instance_room(request: FitRequest, needed: int) -> Iterator[Finding]:
         )
 
 
-def _keeps(request: FitRequest, kept: int) -> Iterator[Finding]:
-    """Weights in host memory against the memory of the node. A stack's container requests the memory that it needs."""
-    given = request.host_memory_bytes
+def _keeps(request: FitRequest, kept_by: Mapping[str, int]) -> Iterator[Finding]:
+    """What settings keep in host memory, in bytes, against the memory of the node. A stack's container requests the
+    memory that it needs."""
+    given, kept = request.host_memory_bytes, sum(kept_by.values())
     if not kept:
         return
+    parts = " and ".join(f"{name} keeps {size / GIB:.0f} GiB" for name, size in kept_by.items() if size)
     if given is None and request.deployment is None:
-        text = f"cpu_offload_gb keeps {kept / GIB:.0f} GiB in host memory, and the memory of the node is not stated."
+        text = f"{parts} in host memory, and the memory of the node is not stated."
         yield unknown("host_memory_not_known", text, "State the memory of the node.")
     elif given is not None and given < kept:
         yield rejected(
             "host_memory_too_small",
-            f"cpu_offload_gb keeps {kept / GIB:.0f} GiB in host memory, and {given / GIB:.0f} are given.",
+            f"{parts} in host memory, and {given / GIB:.0f} GiB are given.",
             "Give more memory, or keep less in it.",
         )

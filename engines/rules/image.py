@@ -22,7 +22,9 @@ def check_image(request: FitRequest, nodes_per_server: int) -> Iterator[Finding]
         yield rejected(
             "image_of_another_vendor",
             f"engine.image {image} does not run on nodes.gpu {request.gpu}: it is built for another vendor's GPUs.",
-            f"Expected an image like {facts.image[needed]}.",
+            f"Expected an image like {facts.image[needed]}."
+            if needed in facts.image
+            else "Expected one for those GPUs.",
         )
     if request.fabric == "efa" and nodes_per_server > 1 and vendor is not None:
         known = ", ".join(f"{each.image} ({each.contents})" for each in facts.efa_images)

@@ -24,7 +24,7 @@ def check_included(request: FitRequest) -> Iterator[Finding]:
     if not stages(request.include, _CONFIG):
         yield rejected(
             "config_not_included",
-            f"The include patterns {include} do not stage {_CONFIG}, which vLLM needs to identify the model.",
+            f"The include patterns {include} do not stage {_CONFIG}, which the engine needs to identify the model.",
             f"Remove include, or add {_CONFIG} and the tokenizer's files to it.",
         )
     if request.include and not any(_may_stage_weights(pattern) for pattern in request.include):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from config.catalogue import ServingRecipe
+from config.units import GIB
 from engines.plan import Layout
 from engines.request import FitRequest
 from engines.versions import Version
@@ -110,18 +111,28 @@ def _settings(resolved: ResolvedRequest) -> list[str]:
 
 
 def _counted(request: FitRequest) -> list[str]:
-    """Settings of graphs, adapters, drafts, copies of experts and weights in host memory."""
+    """Settings of graphs, adapters, drafts, copies of experts, host memory, the reader of weights and the queue."""
     arguments = ["--enforce-eager"] if request.enforce_eager else []
     if request.max_loras is not None:
         arguments += ["--enable-lora", "--max-loras", str(request.max_loras)]
         arguments += ["--max-lora-rank", str(request.max_lora_rank)] if request.max_lora_rank else []
-    if request.speculative_tokens is not None:
+    if request.draft is not None:
+        # The server adds `--spec-model` with the directory.
+        arguments += ["--spec-method", "draft_model"]
+        arguments += ["--spec-tokens", str(request.speculative_tokens)] if request.speculative_tokens else []
+    elif request.speculative_tokens is not None:
         drafted = {"method": "mtp", "num_speculative_tokens": request.speculative_tokens}
         arguments += ["--speculative-config", json.dumps(drafted)]
     if request.redundant_experts is not None:
         arguments += ["--enable-eplb", "--eplb-config", f'{{"num_redundant_experts": {request.redundant_experts}}}']
     if request.cpu_offload_gb is not None:
         arguments += ["--cpu-offload-gb", f"{request.cpu_offload_gb:g}"]
+    if request.kv_offload is not None:
+        arguments += ["--kv-offloading-size", f"{request.kv_offload / GIB:g}"]
+    if request.load_format is not None:
+        arguments += ["--load-format", request.load_format]
+    if request.max_num_queued_reqs is not None:
+        arguments += ["--max-num-queued-reqs", str(request.max_num_queued_reqs)]
     return arguments
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
@@ -32,10 +33,13 @@ class Vllm:
     metrics = Metrics(
         # docs.vllm.ai, "Metrics" of the design documents: names of the V1 engine.
         path="/metrics",
+        queries=Path(__file__).with_name("queries.json"),
+        key_header=None,
         requests_running="vllm:num_requests_running",
         requests_waiting="vllm:num_requests_waiting",
         prompt_tokens="vllm:prompt_tokens_total",
         generated_tokens="vllm:generation_tokens_total",
+        steps=None,
         kv_cache_usage="vllm:kv_cache_usage_perc",
         time_to_first_token="vllm:time_to_first_token_seconds",  # noqa: S106 - a metric
     )

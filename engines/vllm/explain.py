@@ -78,7 +78,8 @@ def _left(memory: Memory, stage: PipelineStage) -> Iterator[str]:
 def _cache(resolved: ResolvedRequest, memory: Memory, plan: Plan) -> Iterator[str]:
     pool = memory.fullest.pool
     source = "[vllm/v1/kv_cache_interface.py]"
-    yield f"token = {_token_formula(resolved)} = {pool.bytes_per_token:,} B on each GPU  {source}"
+    formula = " + ".join(_token_formula(each) for each in (resolved, resolved.draft) if each is not None)
+    yield f"token = {formula} = {pool.bytes_per_token:,} B on each GPU  {source}"
     if resolved.backend:
         yield f"block = {pool.block_tokens} tokens, attention backend {resolved.backend.name}  [vllm/platforms/cuda.py]"
     if not pool.uniform:

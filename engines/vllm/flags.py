@@ -29,7 +29,13 @@ FLAGS = FlagRules(
         "--enable-eplb": "redundant_experts",
         "--eplb-config": "redundant_experts",
         "--cpu-offload-gb": "cpu_offload_gb",
+        "--kv-offloading-size": "kv_offload",
+        "--load-format": "load_format",
+        "--max-num-queued-reqs": "max_num_queued_reqs",
         "--shutdown-timeout": "drain",
+        "--spec-model": "draft",
+        "--spec-method": "draft",
+        "--spec-tokens": "speculative_tokens",
     },
     harmless=frozenset(
         {
@@ -56,7 +62,7 @@ FLAGS = FlagRules(
             *("--jit-monitor-mode", "--jit-monitor-verbose", "--kv-cache-metrics", "--kv-cache-metrics-sample"),
             *("--kv-events-config", "--log-config-file", "--log-error-stack", "--log-level", "--logging-config"),
             *("--long-prefill-token-threshold", "--long-prefill-token-threshold-adaptive", "--max-log-len"),
-            *("--max-num-queued-reqs", "--max-num-queued-tokens", "--max-parallel-loading-workers", "--middleware"),
+            *("--max-num-queued-tokens", "--max-parallel-loading-workers", "--middleware"),
             *("--mm-hasher-algorithm", "--numa-bind", "--numa-bind-cpus", "--numa-bind-nodes"),
             *("--otlp-traces-endpoint", "--override-generation-config", "--per-request-spec-decode-metrics"),
             *("--prefill-schedule-interval", "--prefix-caching-hash-algo", "--reasoning-config"),
@@ -74,7 +80,7 @@ FLAGS = FlagRules(
     only_add=frozenset(
         {
             # Draft models, adapters, copies of experts, and buffers.
-            *("--speculative-config", "--spec-method", "--spec-model", "--spec-tokens"),
+            "--speculative-config",
             *("--lora-modules", "--default-mm-loras", "--fully-sharded-loras"),
             *("--enable-tower-connector-lora", "--enable-mixed-moe-lora-format"),
             *("--enable-prompt-embeds", "--enable-return-routed-experts", "--use-fp64-gumbel"),
@@ -95,4 +101,6 @@ FLAGS = FlagRules(
         *("VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_USE_NCCL_SYMM_MEM"),
         "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
     ),
+    # vllm/entrypoints/serve/dev (0.33.0): `/collective_rpc`, `/sleep` and others, for everybody who reaches the server.
+    refused_environment={"VLLM_SERVER_DEV_MODE": "lets every client run methods of the engine's workers"},
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from config.catalogue import described_gpu
 from engines.finding import Finding
 from engines.logistics import load_seconds, with_logistics
-from engines.plan import Host, PerGpu, Plan, Pods
+from engines.plan import CacheBlocks, Host, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments, check_environment
-from engines.rules.deployment import check_volume_size, pods_of
+from engines.rules.deployment import check_volume_size, check_zone, pods_of
 from engines.rules.host import (
     check_disk,
     check_host,
@@ -21,17 +22,21 @@ from engines.rules.host import (
 )
 from engines.rules.image import check_image
 from engines.rules.included import check_included
+from engines.rules.layout import check_size
 from engines.rules.unused import check_unused
+from engines.rules.vulnerabilities import check_vulnerabilities
 from engines.verdict import judge, problems_of, warnings_of
 from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
 from engines.vllm.flags import FLAGS
 from engines.vllm.memory.kv_cache import ELEMENT_BYTES, LATENT_ONLY
+from engines.vllm.memory.loading import bytes_per_token_of_context
 from engines.vllm.memory.stages import Memory, memory_of, unlike_observed
 from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, resolve_layout
 from engines.vllm.rules.formats import check_formats
-from engines.vllm.rules.layout import check_layout, check_size, every_stage_grows, uneven_heads
+from engines.vllm.rules.layout import check_layout, every_stage_grows, pools_are_known, uneven_heads
 from engines.vllm.rules.memory import check_known, check_memory
 from engines.vllm.rules.release import check_engine
+from engines.vllm.rules.speculative import check_drafting, is_counted
 from engines.vllm.rules.widths import check_widths
 
 _START_SECONDS = 234.0
@@ -43,9 +48,12 @@ def plan_vllm(resolved: ResolvedRequest) -> Plan:
     """The plan of a resolved request. A problem has no fix yet where something that works has to be looked for."""
     request, memory = resolved.request, _memory(resolved)
     context = _context(resolved, memory)
-    weights = request.weights_bytes or resolved.model.staged_bytes
+    if memory is not None and request.max_model_len is None and bytes_per_token_of_context(resolved):
+        memory = _memory(replace(resolved, request=replace(request, max_model_len=context)))
+    weights = _staged_bytes(resolved)
     findings = [
         *check_engine(resolved),
+        *check_drafting(resolved),
         *check_layout(resolved),
         *check_formats(resolved),
         *check_widths(resolved),
@@ -55,7 +63,7 @@ def plan_vllm(resolved: ResolvedRequest) -> Plan:
     ]
     if memory is not None:
         findings += check_memory(resolved, memory, context)
-    findings += _check_machine(request, resolved.pods, weights)
+    findings += _check_machine(request, resolved.layout, resolved.pods, weights)
     return with_logistics(_plan(resolved, findings, memory, context), request, weights, _START_SECONDS)
 
 
@@ -66,7 +74,8 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
     pods = pods_of(layout.gpus, request.gpus_per_node) if request.gpu else Pods()
     findings = [why, *check_unused(request, MISSING_SETTINGS), *check_arguments(FLAGS, request.extra_args)]
     findings += check_size(layout, request) if request.gpu else ()
-    findings += _check_machine(request, pods, request.weights_bytes)
+    weights = _with_draft(request, request.weights_bytes, request.draft_weights_bytes)
+    findings += _check_machine(request, layout, pods, weights)
     plan = Plan(
         verdict=judge(findings, tight=False),
         problems=problems_of(findings),
@@ -76,20 +85,47 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
         context=request.max_model_len,
         engine_args=requested_arguments(request, layout),
-        host=_host(request, pods),
+        host=_host(request, layout, pods),
     )
-    return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
+    return with_logistics(plan, request, weights, _START_SECONDS)
 
 
-def _check_machine(request: FitRequest, pods: Pods, weights: int | None) -> Iterator[Finding]:
+def _check_machine(request: FitRequest, layout: Layout, pods: Pods, weights: int | None) -> Iterator[Finding]:
     """Findings about disk, host memory, time to start, and the server's image and environment."""
     yield from check_image(request, pods.nodes_per_server)
+    yield from check_vulnerabilities(request)
     yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
+    yield from check_zone(request)
     yield from check_volume_size(request, weights)
     if weights is not None:
         yield from check_disk(request, weights)
         yield from check_instance_disk(request, weights)
-        yield from check_host(request, pods.gpus_per_pod, load_seconds(request, weights, _START_SECONDS))
+        loading = load_seconds(request, weights, _START_SECONDS)
+        yield from check_host(request, pods.gpus_per_pod, loading, _offloaded_bytes(request, layout, pods))
+
+
+def _offloaded_bytes(request: FitRequest, layout: Layout, pods: Pods) -> int:
+    """Bytes of `/dev/shm` for KV cache that leaves the GPUs of one pod.
+
+    Each data-parallel rank maps a file of the whole size and needs so much free space, also where the pods of several
+    nodes share the rank (vllm/v1/kv_offload/cpu/shared_offload_region.py, 0.33.0).
+    """
+    ranks = max(1, pods.gpus_per_pod * layout.dp // layout.gpus)
+    return (request.kv_offload or 0) * ranks
+
+
+def _staged_bytes(resolved: ResolvedRequest) -> int | None:
+    """Bytes to stage: the model, and its draft model. None: not known."""
+    request = resolved.request
+    of_draft = request.draft_weights_bytes or (resolved.draft.model.staged_bytes if resolved.draft else None)
+    return _with_draft(request, request.weights_bytes or resolved.model.staged_bytes, of_draft)
+
+
+def _with_draft(request: FitRequest, of_model: int | None, of_draft: int | None) -> int | None:
+    """The sum of two sizes if the request has a draft model. None: one of them is not known."""
+    if request.draft is None or of_model is None:
+        return of_model
+    return None if of_draft is None else of_model + of_draft
 
 
 def _memory(resolved: ResolvedRequest) -> Memory | None:
@@ -99,6 +135,10 @@ def _memory(resolved: ResolvedRequest) -> Memory | None:
         return None
     if layout.pp > shape.layers or uneven_heads(resolved) or not every_stage_grows(resolved):
         return None
+    if not pools_are_known(resolved):
+        return None
+    if resolved.draft is not None and not is_counted(resolved, resolved.draft):
+        return None
     if resolved.kv_cache_dtype not in ELEMENT_BYTES and not (backend.latent and resolved.kv_cache_dtype in LATENT_ONLY):
         return None
     return memory_of(resolved, resolved.gpu.memory_bytes, backend)
@@ -106,7 +146,7 @@ def _memory(resolved: ResolvedRequest) -> Memory | None:
 
 def _context(resolved: ResolvedRequest, memory: Memory | None) -> int:
     """The context to serve: as asked for, else the longest that surely fits, else the longest that likely does."""
-    most = resolved.model.shape.max_context
+    most = resolved.max_context
     if resolved.request.max_model_len or memory is None:
         return resolved.request.max_model_len or most
     longest = memory.longest(worst=True) or memory.longest(worst=False)
@@ -130,25 +170,33 @@ def _plan(resolved: ResolvedRequest, findings: list[Finding], memory: Memory | N
         engine_args=vllm_arguments(resolved, context),
         engine_env=vllm_environment(resolved),
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
-        host=_host(request, resolved.pods, resolved.compatibility.masked_directory),
+        host=_host(request, resolved.layout, resolved.pods, resolved.compatibility.masked_directory),
         overhead_widened_by=tuple(each.reason for each in unlike_observed(resolved)) if memory else (),
         attention_backend=resolved.backend.name if resolved.backend else None,
         kv_block_tokens=memory.fullest.pool.block_tokens if memory else None,
+        cache_blocks=_cache_blocks(memory) if memory else None,
+        sequences=resolved.sequences,
     )
+
+
+def _cache_blocks(memory: Memory) -> CacheBlocks:
+    pool = memory.stages[0].pool
+    tokens = pool.block_tokens * pool.dcp
+    return CacheBlocks(memory.blocks(worst=True), tokens, pool.growing_groups, pool.fixed_blocks)
 
 
 def _max_context(resolved: ResolvedRequest, memory: Memory | None) -> int | None:
     if memory is None:
         return None
     longest = memory.longest(worst=True)
-    return min(resolved.model.shape.max_context or longest, longest)
+    return min(resolved.max_context or longest, longest)
 
 
-def _host(request: FitRequest, pods: Pods, masked_directory: str | None = None) -> Host:
+def _host(request: FitRequest, layout: Layout, pods: Pods, masked_directory: str | None = None) -> Host:
     """What a pod needs beside its GPUs; nothing is known of a pod without any."""
     shared = request.shared_memory_bytes
     if shared is None:
-        shared = shared_memory_bytes(pods.gpus_per_pod)
+        shared = shared_memory_bytes(pods.gpus_per_pod, _offloaded_bytes(request, layout, pods))
     memory = None
     if pods.gpus_per_pod:
         memory = host_memory_bytes(pods.gpus_per_pod, shared) + kept_in_host_memory(request, pods.gpus_per_pod)

@@ -22,6 +22,27 @@ PORT = 8000
 WAIT_FOR_LEADER = Path(__file__).with_name("wait_for_leader.py")
 CACHE_MOUNT = "/cache"
 """Writable place for compiled kernels and remote code; the weights are read-only."""
+KEPT_MOUNT = "/kept-cache"
+"""The same for what is compiled and tuned, if it outlives the pod. vLLM runs what it finds there without a check
+(docs.vllm.ai, "Security", "Cache Directory Security")."""
+_CACHES = {
+    "HF_HOME": f"{CACHE_MOUNT}/huggingface",
+    "HOME": CACHE_MOUNT,
+    "USER": "vllm",
+    "XDG_CACHE_HOME": CACHE_MOUNT,
+}
+"""Where vLLM and its libraries write, for a user without a home and an entry in the image's passwd
+(github.com/vllm-project/vllm/pull/38552 lists the directories; torch asks for the user's name:
+github.com/kserve/kserve/issues/5666)."""
+_COMPILED = {
+    "CUDA_CACHE_PATH": "/cuda",
+    "FLASHINFER_WORKSPACE_BASE": "",
+    "TORCHINDUCTOR_CACHE_DIR": "/torchinductor",
+    "TRITON_CACHE_DIR": "/triton",
+    "VLLM_CACHE_ROOT": "/vllm",
+}
+"""Where they write what they compile and tune, below one of the two. FlashInfer's tuning is in `VLLM_CACHE_ROOT` from
+vLLM 0.33 on."""
 KEYED = KeyedRequests(
     variable="VLLM_API_KEY",
     path="/invocations",
@@ -36,19 +57,21 @@ and loopback where there is none."""
 
 def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
     """vLLM on the GPUs of one pod."""
+    compiled = KEPT_MOUNT if start.keeps_cache else CACHE_MOUNT
     return EngineProcess(
         command=("vllm", "serve", start.directory),
         arguments=(
             *("--served-model-name", start.served_name),
             *("--host", start.host),
             *("--port", str(PORT)),
+            *(("--spec-model", start.draft_directory) if start.draft_directory else ()),
             *start.arguments,
             *_group_arguments(start.nodes, role),
         ),
         environment={
-            "HF_HOME": f"{CACHE_MOUNT}/huggingface",
+            **_CACHES,
+            **{variable: f"{compiled}{below}" for variable, below in _COMPILED.items()},
             "HF_HUB_OFFLINE": "1",
-            "VLLM_CACHE_ROOT": f"{CACHE_MOUNT}/vllm",
             "VLLM_ENGINE_READY_TIMEOUT_S": str(start.ready_seconds),
         },
         port=PORT,
@@ -56,6 +79,7 @@ def vllm_process(start: ProcessStart, role: Role) -> EngineProcess:
         pod_fields={} if role is Role.ALONE else _OWN_ADDRESS,
         pre_stop=_pre_stop(start.drain_seconds, role),
         cache_directories={"cache": CACHE_MOUNT},
+        kept_cache=KEPT_MOUNT if start.keeps_cache else None,
     )
 
 

@@ -13,7 +13,7 @@ from config.catalogue import (
     find_gpu,
 )
 from config.checkpoint.attention import GroupedAttention, LatentAttention
-from config.checkpoint.model_spec import ModelSpec
+from config.checkpoint.model_spec import ModelSpec, find_model
 from config.checkpoint.rotary import can_be_stretched
 from config.engine_name import EngineName
 from engines.plan import Layout, Pods
@@ -25,7 +25,7 @@ from engines.vllm.defaults import BatchDefaults, vllm_defaults
 from engines.vllm.memory.attention_backend import Backend, attention_backend
 from engines.vllm.memory.kv_cache import is_fp8
 
-MISSING_SETTINGS = frozenset({"expert_offload", "model_file"})
+MISSING_SETTINGS = frozenset({"expert_offload", "model_file", "sleep_idle_seconds"})
 """Fields of the request that vLLM has no setting for."""
 
 SPARSE_BATCHED_TOKENS = 8192
@@ -49,6 +49,8 @@ class ResolvedRequest:
     sequences: int
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `config.json` that the engine is told to replace."""
+    draft: ResolvedRequest | None = None
+    """The model that drafts for this one, on the same GPUs. None: there is none."""
 
     def at_least(self, capability: tuple[int, int]) -> bool:
         """Whether the GPU has CUDA and at least that compute capability."""
@@ -57,6 +59,12 @@ class ResolvedRequest:
     def below(self, capability: tuple[int, int]) -> bool:
         """Whether the GPU has CUDA and a smaller compute capability."""
         return self.capability is not None and self.capability < capability
+
+    @property
+    def model_type(self) -> str:
+        """The type of the text model, as its `config.json` says."""
+        config = self.model.family.config
+        return str((config.get("text_config") or config).get("model_type"))
 
     @property
     def generation(self) -> int | None:
@@ -81,9 +89,19 @@ class ResolvedRequest:
     @property
     def drafts(self) -> int:
         """Layers for multi-token prediction that are loaded; 0 where they have no formula."""
-        return (
-            self.model.shape.mtp_layers if self.request.speculative_tokens and can_draft(self.model, self.layout) else 0
-        )
+        asked = self.request.speculative_tokens and self.request.draft is None
+        return self.model.shape.mtp_layers if asked and can_draft(self.model, self.layout) else 0
+
+    def drafts_in(self, layers: range) -> int:
+        """The same of a pipeline stage with these layers: the last one has them."""
+        return self.drafts if layers.stop == self.model.shape.layers else 0
+
+    @property
+    def max_context(self) -> int:
+        """Tokens that the model supports, and its draft model, to whose context vLLM lowers that of the server
+        (vllm/config/vllm.py `_limit_max_model_len_to_draft`, 0.33.0); 0: not known."""
+        lengths = [each.model.shape.max_context for each in (self, self.draft) if each is not None]
+        return min((length for length in lengths if length), default=0)
 
     @property
     def block(self) -> int:
@@ -155,34 +173,70 @@ def resolve(request: FitRequest, model: ModelSpec, gpu: Gpu) -> ResolvedRequest:
         resolved = replace(resolved, batched_tokens=min(resolved.batched_tokens, SPARSE_BATCHED_TOKENS))
     if not request.max_num_seqs:
         # As vLLM does with its own default (engine/arg_utils.py, 0.33.0).
-        return replace(resolved, sequences=min(resolved.sequences, resolved.batched_tokens))
-    return resolved
+        resolved = replace(resolved, sequences=min(resolved.sequences, resolved.batched_tokens))
+    return replace(resolved, draft=_resolved_draft(resolved)) if request.draft else resolved
 
 
-_DRAFTS = ("deepseek_v3", "deepseek_v32", "glm_moe_dsa")
-"""Model types whose layers for multi-token prediction are decoder layers of the model with one projection more
-(vllm/model_executor/models/deepseek_mtp.py, 0.33.0)."""
+def _resolved_draft(target: ResolvedRequest) -> ResolvedRequest:
+    """The draft model as vLLM loads it: with the target's ranks, batch and cache type, in one pipeline stage, and with
+    its own quantisation (vllm/config/speculative.py, v1/worker/gpu/spec_decode/standalone_ar, 0.33.0)."""
+    model = find_model(target.request.draft or "", target.request.draft_include)
+    request = FitRequest(
+        model=model.name,
+        gpu=target.request.gpu,
+        engine_version=target.request.engine_version,
+        gpus_per_node=target.layout.gpus // target.layout.pp,
+        tensor_parallel=target.layout.tp,
+        pipeline_parallel=1,
+        data_parallel=target.layout.dp,
+        prefill_context_parallel=target.layout.pcp,
+        decode_context_parallel=target.layout.dcp,
+        expert_parallel=target.request.expert_parallel and model.shape.experts is not None,
+        kv_cache_dtype=target.kv_cache_dtype,
+        max_num_seqs=target.sequences,
+        max_num_batched_tokens=target.batched_tokens,
+        block_size=target.request.block_size,
+        enforce_eager=True,
+    )
+    return resolve(request, model, target.gpu)
+
+
+_DRAFTS = (
+    *("deepseek_v3", "deepseek_v32", "glm_moe_dsa"),
+    *("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"),
+)
+"""Model types whose layers for multi-token prediction are decoder layers of the model, with full attention, and one
+projection more (vllm/model_executor/models/deepseek_mtp.py, qwen3_5_mtp.py and qwen3_next_mtp.py, 0.33.0)."""
 
 
 def can_draft(model: ModelSpec, layout: Layout) -> bool:
-    """Whether what speculative decoding takes is known: a latent cache that is the same in each layer, and one stage,
-    which shares embedding and head with the drafting layers."""
+    """Whether what multi-token prediction takes is known: a cache that is the same in each layer that grows, and in one
+    stage if others keep states, since vLLM groups the layers of all stages together."""
     attention = model.shape.attention
-    if not isinstance(attention, LatentAttention) or model.measured or layout.pp > 1:
+    if model.shape.linear is not None and layout.pp > 1:
         return False
-    every = attention.indexer is None or len(attention.indexer.layers) == model.shape.layers
-    return every and model.family.config.get("model_type") in _DRAFTS
+    if model.measured or model.family.config.get("model_type") not in _DRAFTS:
+        return False
+    indexer = attention.indexer if isinstance(attention, LatentAttention) else None
+    return indexer is None or len(indexer.layers) == model.shape.layers
 
 
-_ADAPTED = ("llama", "mistral", "qwen2", "qwen3")
-"""Model types of dense models whose linear layers are those of `config.checkpoint.tensors` alone."""
-
-
-def can_adapt(model: ModelSpec, layout: Layout) -> bool:
-    """Whether what LoRA adapters take is known: a dense text model in one pipeline stage, with a head of its own."""
-    shape = model.shape
-    plain = not (shape.experts or shape.vision or shape.tied_embeddings or layout.pp > 1)
-    return plain and model.family.config.get("model_type") in _ADAPTED
+def can_share(target: ResolvedRequest, draft: ResolvedRequest) -> bool:
+    """Whether the pool of the caches of a model and its draft model is known: grouped attention of one backend, whose
+    layers all grow, or are alike in both models; and no rank has a part of a request's cache."""
+    one, other = target.model.shape, draft.model.shape
+    if not isinstance(one.attention, GroupedAttention) or not isinstance(other.attention, GroupedAttention):
+        return False
+    if target.backend != draft.backend or target.layout.dcp > 1 or target.layout.pcp > 1:
+        return False
+    if {*one.layer_kinds, *other.layer_kinds} == {"full"}:
+        return True
+    same_window = (one.window, one.windowed) == (other.window, other.windowed)
+    alike = (one.attention.kv_heads, one.attention.key_value_width) == (
+        other.attention.kv_heads,
+        other.attention.key_value_width,
+    )
+    return same_window and alike and {*one.layer_kinds, *other.layer_kinds} <= {"full", "sliding"}
 
 
 def can_stretch(model: ModelSpec) -> bool:

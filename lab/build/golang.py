@@ -57,6 +57,8 @@ class GoModule:
     ldflags: str = ""
     versioned: str = ""
     sources: Sequence[str] = field(default=())
+    tags: Sequence[str] = ()
+    """Build tags, which leave out what the lab does not use."""
 
     @property
     def directory(self) -> Path:
@@ -67,7 +69,7 @@ class GoModule:
     def inputs(self) -> tuple[Path | str, ...]:
         """The inputs of the binaries."""
         files = [self.directory / name for name in ("go.mod", "go.sum", *self.sources)]
-        return (*files, self.ldflags, *(f"{name}={package}" for name, package in self.programs.items()))
+        return (*files, self.ldflags, *self.tags, *(f"{name}={package}" for name, package in self.programs.items()))
 
     def version(self, module: str) -> str:
         """Returns the version of `module` in go.mod, e.g. `v1.34.4`."""
@@ -92,7 +94,8 @@ class GoModule:
             ldflags = ldflags.replace("{version}", self.version(self.versioned))
         compiled = 0
         for program, package in self.programs.items():
-            command = [str(go()), "build", "-v", "-ldflags", ldflags, "-o", str(workspace / program), package]
+            options = ["-v", "-ldflags", ldflags, *(["-tags", ",".join(self.tags)] if self.tags else [])]
+            command = [str(go()), "build", *options, "-o", str(workspace / program), package]
             said: list[str] = []
             with subprocess.Popen(
                 command,

@@ -1,7 +1,7 @@
 """Builds the lab's container images without a registry, and the model that its hub serves.
 
 `heavylift.lab/pause` is the pause container of a pod. `heavylift.lab/python` replaces a slim Python image.
-`heavylift.lab/llama-cpp` has `/app/llama-server`, and a `vllm` whose ranks only connect to each other. No image has a
+`heavylift.lab/llama-cpp` has `/app/llama-server`, and a `vllm` and an `sglang` whose ranks only connect. No image has a
 public image's name.
 """
 
@@ -128,8 +128,12 @@ def _build_engine(workspace: Path, _progress: Progress) -> None:
     site = tree / "opt/engine"
     site.mkdir(parents=True)
     wheels.install(PINS / "images/engine.txt", site, *wheels_for_image())
-    for program, command in (("llama_server.py", "app/llama-server"), ("vllm.py", "usr/local/bin/vllm")):
-        (tree / command).parent.mkdir(parents=True)
+    for program, command in (
+        ("llama_server.py", "app/llama-server"),
+        ("vllm.py", "usr/local/bin/vllm"),
+        ("sglang_launch_server.py", "opt/engine/sglang/launch_server.py"),
+    ):
+        (tree / command).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / program, tree / command)
         (tree / command).chmod(0o755)
     _layer(tree, workspace / "layer.tar")
@@ -160,6 +164,7 @@ ENGINE = _piece(
     "about 30 s",
     HERE / "llama_server.py",
     HERE / "vllm.py",
+    HERE / "sglang_launch_server.py",
     PINS / "images/engine.txt",
     debian.release(),
     *PYTHON_PACKAGES,

@@ -55,7 +55,26 @@ ETCD = GoModule("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}, "about 1 min")
 COREDNS = GoModule("coredns", {"coredns": "github.com/coredns/coredns"}, "about 2 min")
 KWOK = GoModule("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, "about 1 min")
 LEADER_WORKER_SET = GoModule("lws", {"lws": "sigs.k8s.io/lws/cmd"}, "about 1 min")
+ACTIONLINT = GoModule("actionlint", {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"}, "about 20 s")
+ACT = GoModule("act", {"act": "github.com/nektos/act"}, "about 2 min")
+NETWORK_POLICIES = GoModule(
+    "kube-network-policies", {"kube-network-policies": "sigs.k8s.io/kube-network-policies/cmd"}, "about 1 min"
+)
 VERSITYGW = GoModule("versitygw", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"}, "about 1 min")
+PROMETHEUS = GoModule(
+    "prometheus",
+    {
+        "prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
+        "promtool": "github.com/prometheus/prometheus/cmd/promtool",
+    },
+    "about 6 min",
+    # Of its ways to find targets, only that of Kubernetes: the SDKs of all clouds would be built too.
+    tags=("remove_all_sd", "enable_kubernetes_sd"),
+)
+PROMETHEUS_OPERATOR = GoModule("prometheus-operator", {}, "about 10 s")
+"""Of the operator, only the definitions of its objects."""
+GATEWAY_API = GoModule("gateway-api", {}, "about 10 s")
+"""The definitions of its objects, without a controller."""
 
 KWOK_STAGES = ("node/fast/node-initialize", "pod/fast/pod-ready", "pod/fast/pod-complete", "pod/fast/pod-delete")
 
@@ -100,6 +119,18 @@ def _build_leader_worker_set(workspace: Path, progress: Progress) -> None:
     (workspace / "manifests.yaml").write_text(run(kubectl, "kustomize", manifests))
 
 
+def _copy_operator_definitions(workspace: Path, _progress: Progress) -> None:
+    module = PROMETHEUS_OPERATOR.module_directory("github.com/prometheus-operator/prometheus-operator")
+    for kind in ("podmonitors", "prometheuses", "prometheusrules"):
+        shutil.copy(module / f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml", workspace)
+
+
+def _copy_gateway_definitions(workspace: Path, _progress: Progress) -> None:
+    module = GATEWAY_API.module_directory("sigs.k8s.io/gateway-api")
+    for kind in ("gateways", "httproutes"):
+        shutil.copy(module / f"config/crd/standard/gateway.networking.k8s.io_{kind}.yaml", workspace)
+
+
 PULUMI_PIECE = Piece("pulumi", PULUMI.inputs, _build_pulumi, PULUMI.expectation)
 YAML_LANGUAGE_HOST_PIECE = _piece(YAML_LANGUAGE_HOST)
 PROVIDER_PIECE = Piece("kubernetes-provider", PROVIDER.inputs, _build_provider, PROVIDER.expectation)
@@ -110,7 +141,18 @@ KWOK_PIECE = Piece("kwok", (*KWOK.inputs, *KWOK_STAGES), _build_kwok, KWOK.expec
 LEADER_WORKER_SET_PIECE = Piece(
     "lws", (*LEADER_WORKER_SET.inputs, *KUBERNETES.inputs), _build_leader_worker_set, LEADER_WORKER_SET.expectation
 )
+NETWORK_POLICIES_PIECE = _piece(NETWORK_POLICIES)
 VERSITYGW_PIECE = _piece(VERSITYGW)
+ACTIONLINT_PIECE = _piece(ACTIONLINT)
+"""Checks workflows of GitHub."""
+ACT_PIECE = _piece(ACT)
+"""Runs workflows of GitHub on this machine."""
+PROMETHEUS_PIECE = _piece(PROMETHEUS)
+PROMETHEUS_OPERATOR_PIECE = Piece(
+    "prometheus-operator", PROMETHEUS_OPERATOR.inputs, _copy_operator_definitions, PROMETHEUS_OPERATOR.expectation
+)
+GATEWAY_API_PIECE = Piece("gateway-api", GATEWAY_API.inputs, _copy_gateway_definitions, GATEWAY_API.expectation)
+"""These three are built by the tests that need them."""
 
 ENGINE = (PULUMI_PIECE, YAML_LANGUAGE_HOST_PIECE, PROVIDER_PIECE)
 CONTROL_PLANE = (KUBERNETES_PIECE, ETCD_PIECE, KWOK_PIECE, LEADER_WORKER_SET_PIECE)

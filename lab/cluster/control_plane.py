@@ -95,6 +95,10 @@ def api_server(site: Site) -> Program:
         "tls-private-key-file": certificates.key("api"),
         "client-ca-file": certificates.authority,
         "token-auth-file": site.directory / "tokens.csv",
+        # Tokens of EKS clusters, which the lab's AWS knows.
+        "authentication-token-webhook-config-file": _webhook(site),
+        "authentication-token-webhook-version": "v1",
+        "authentication-token-webhook-cache-ttl": "10s",
         "authorization-mode": "Node,RBAC",
         "service-cluster-ip-range": site.service_network,
         "service-account-issuer": "https://kubernetes.default.svc",
@@ -108,6 +112,17 @@ def api_server(site: Site) -> Program:
         "endpoint-reconciler-type": "master-count" if site.isolated else "none",
     }
     return Program("kube-apiserver", [ensure(KUBERNETES_PIECE) / "kube-apiserver", *_flags(flags)])
+
+
+def _webhook(site: Site) -> Path:
+    """Writes where the API server asks about a token that it does not know."""
+    cluster = {"name": "aws", "cluster": {"server": f"{site.url('aws')}/lab/token-review"}}
+    context = {"name": "aws", "context": {"cluster": "aws", "user": "aws"}}
+    users = [{"name": "aws", "user": {}}]
+    content = {"apiVersion": "v1", "kind": "Config", "clusters": [cluster], "contexts": [context], "users": users}
+    path = site.directory / "token-webhook.yaml"
+    path.write_text(yaml.safe_dump({**content, "current-context": "aws"}))
+    return path
 
 
 def controller_manager(site: Site) -> Program:

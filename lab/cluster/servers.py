@@ -1,4 +1,4 @@
-"""The servers outside the cluster: a model hub with a wheel index, and an S3 server."""
+"""The servers outside the cluster: a model hub with a wheel index, an S3 server, and AWS' APIs."""
 
 import sys
 from pathlib import Path
@@ -36,9 +36,16 @@ def s3(site: Site) -> Program:
     return Program("s3", [ensure(VERSITYGW_PIECE) / "versitygw", "--port", address, "posix", buckets], environment)
 
 
+def aws(site: Site) -> Program:
+    """AWS' APIs, which answer with this lab's cluster."""
+    flags = {"host": site.address, "port": site.ports["aws"], "kubeconfig": site.kubeconfig}
+    words = [f"--{name}={value}" for name, value in flags.items()]
+    return Program("aws", [sys.executable, "-m", "lab.aws.server", *words], {"PYTHONPATH": str(CHECKOUT)})
+
+
 def all_servers(site: Site) -> list[Program]:
-    """Returns both servers."""
-    return [hub(site), s3(site)]
+    """Returns all servers."""
+    return [hub(site), s3(site), aws(site)]
 
 
 def wheels_directory(site: Site) -> Path:

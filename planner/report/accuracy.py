@@ -1,4 +1,4 @@
-"""Predicted against published, worst first: writes `docs/accuracy.md`.
+"""Predicted against published, worst first: writes `docs/accuracy.md` and `config/data/speed_fit.json`.
 
 Everything that `config/data/ground_truth.json` has is compared, what misses too.
 `python -m planner.report.accuracy --check` fails when the document is not what the planner would write.
@@ -6,15 +6,18 @@ Everything that `config/data/ground_truth.json` has is compared, what misses too
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from config.catalogue import (
+    DATA,
     Log,
     PublishedCache,
+    PublishedPool,
     PublishedSize,
     find_checkpoint,
     find_gpu,
@@ -23,13 +26,17 @@ from config.catalogue import (
 from config.checkpoint.model_spec import find_model
 from config.units import GIB
 from engines.request import FitRequest
+from engines.sglang.engine import Sglang
 from engines.vllm.memory.calibration import HeldOut, held_out, observations, ratios
 from engines.vllm.memory.stages import weights_by_group
 from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
-from planner.report import oracle
+from planner.report import oracle, speeds
+from planner.speed.calibration import as_fields, complete_fit
+from planner.speed.points import observations as speeds_observed
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "accuracy.md"
+SPEED_FIT = DATA / "speed_fit.json"
 GATE = 0.01
 """Weights per GPU must be within this share of a log that states its layout and prints two decimals."""
 
@@ -109,19 +116,18 @@ def _size(entry: PublishedSize) -> Comparison:
 
 def predicted_tokens(entry: PublishedCache, kv_gib: float) -> int:
     """Tokens that the planner says fit in so much cache per GPU, for an entry of `caches`."""
-    plan = plan_only(
-        FitRequest(
-            model=entry.checkpoint,
-            gpu=entry.gpu,
-            gpus_per_node=entry.tp,
-            decode_context_parallel=entry.dcp,
-            max_model_len=entry.max_model_len,
-            kv_cache_dtype=entry.kv_cache_dtype,
-            block_size=entry.block_size,
-            engine_version=entry.engine_version,
-            available_kv_gib=kv_gib,
-        )
+    request = FitRequest(
+        model=entry.checkpoint,
+        gpu=entry.gpu,
+        gpus_per_node=entry.tp,
+        decode_context_parallel=entry.dcp,
+        max_model_len=entry.max_model_len,
+        kv_cache_dtype=entry.kv_cache_dtype,
+        block_size=entry.block_size,
+        engine_version=entry.engine_version,
+        available_kv_gib=kv_gib,
     )
+    plan = plan_only(request if entry.engine is None else replace(request, engine=entry.engine))
     if plan.kv_tokens is None:
         raise ValueError(f"no tokens are planned for {entry.id}")
     return plan.kv_tokens[0]
@@ -137,6 +143,41 @@ def _cache(entry: PublishedCache) -> Comparison:
         source=entry.source,
         not_gated=entry.not_gated,
     )
+
+
+def predicted_pool(entry: PublishedPool) -> tuple[int, int]:
+    """Tokens that the planner says SGLang has for a share of the memory: [worst, likely]."""
+    plan = plan_only(
+        FitRequest(
+            model=entry.checkpoint,
+            gpu=entry.gpu,
+            gpus_per_node=entry.tp,
+            engine=Sglang.name,
+            gpu_memory_utilization=entry.fraction,
+            max_num_batched_tokens=entry.max_num_batched_tokens,
+        )
+    )
+    if plan.kv_tokens is None:
+        raise ValueError(f"no tokens are planned for {entry.id}")
+    return plan.kv_tokens
+
+
+def _pools() -> Iterator[str]:
+    """The cache of SGLang by its own arithmetic, from the GPU's memory on."""
+    yield "## Cache of SGLang by its fraction"
+    yield ""
+    yield "From `--mem-fraction-static`, the weights and what is in use before the load, without a figure of the log: a"
+    yield "test holds the published tokens to lie between the two ends (`engines/sglang/memory.py`)."
+    yield ""
+    yield "| what | published | predicted | source |"
+    yield "|---|---|---|---|"
+    for entry in ground_truth().pools:
+        worst, likely = predicted_pool(entry)
+        where = f"{entry.tp} {find_gpu(entry.gpu).title} TP{entry.tp}, fraction {entry.fraction:g}"
+        yield (
+            f"| {entry.id}: {entry.what}, {where} | {entry.tokens:,} tokens | {worst:,} to {likely:,} tokens | "
+            f"{entry.source} |"
+        )
 
 
 def document() -> str:
@@ -167,9 +208,13 @@ def document() -> str:
             "",
             *_table(cache_comparisons()),
             "",
+            *_pools(),
+            "",
             *_overheads(),
             "",
             *oracle.section(),
+            "",
+            *speeds.section(),
             "",
             "## Left out",
             "",
@@ -232,16 +277,21 @@ def _room(each: HeldOut) -> float:
     return min(measured - each.likely, each.worst - measured) / measured
 
 
+def fit_of_speed() -> str:
+    """The data file with what is fitted to published speeds."""
+    return json.dumps(as_fields(complete_fit(speeds_observed())), indent=1) + "\n"
+
+
 def main(arguments: list[str]) -> int:
-    """Writes the document, or with `--check` compares it."""
-    text = document()
+    """Writes the document and the fit of the speed, or with `--check` compares them."""
+    texts = {DOCUMENT: document(), SPEED_FIT: fit_of_speed()}
     if arguments == ["--check"]:
-        current = DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == text
-        if not current:
-            print(f"{DOCUMENT} is not current: run make accuracy", file=sys.stderr)
-        return 0 if current else 1
-    DOCUMENT.parent.mkdir(exist_ok=True)
-    DOCUMENT.write_text(text, encoding="utf-8")
+        old = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding="utf-8") != text]
+        if old:
+            print(f"{', '.join(map(str, old))}: not current: run make accuracy", file=sys.stderr)
+        return 1 if old else 0
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
     return 0
 
 

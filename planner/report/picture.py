@@ -42,8 +42,10 @@ def picture(request: FitRequest, plan: Plan) -> str:
         parts += _legend(below - 8)
         below += 2 * _LINE
     for label, fact in facts(request, plan):
-        parts += [_text(_MARGIN, below, label, 12), _text(_LEFT, below, fact, 12)]
-        below += _LINE
+        parts.append(_text(_MARGIN, below, label, 12))
+        for line in wrap(fact, _CHARACTERS):
+            parts.append(_text(_LEFT, below, line, 12))
+            below += _LINE
     for reason in _reasons(plan):
         parts.append(_text(_MARGIN, below, reason, 12))
         below += _LINE

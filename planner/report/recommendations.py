@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.recommend import Nearness, Recommendation
+from planner.report.speed import speed_of_row
+from planner.targets import Reach
 
 _NEARNESS = {Nearness.ORIGINAL: "original", Nearness.CLOSE: "close", Nearness.FOUR_BITS: "", Nearness.FEWER_BITS: ""}
+
+_REACH = {Reach.LIKELY: "likely reached", Reach.PERHAPS: "perhaps reached", Reach.NOT_KNOWN: "not known"}
 
 
 def table(found: tuple[Recommendation, ...], larger: tuple[Recommendation, ...] = ()) -> str:
@@ -23,7 +27,7 @@ def _lines(found: tuple[Recommendation, ...], larger: tuple[Recommendation, ...]
         )
         yield from (_row(number, row, machine) for number, row in enumerate(found, start=1))
     else:
-        yield "No checkpoint fits. Try more GPUs, a larger budget or a shorter context."
+        yield "No checkpoint fits. Try more GPUs, a larger budget, a shorter context or lower targets."
     if larger:
         yield ""
         yield "On more nodes:"
@@ -34,6 +38,7 @@ def _row(number: int, row: Recommendation, machine: int) -> str:
     cost = row.plan.cost_per_hour_usd
     price = "-" if cost is None else f"{cost:.2f}"
     more = f", {row.times_the_tokens:.1f} x the tokens" if row.times_the_tokens > 1 else ""
+    more += f"; target {_REACH[row.reach]}; {speed_of_row(row.speed)}" if row.speed is not None else ""
     return (
         f"{number:>3} {row.checkpoint.name:<28}{row.model.quality:<10}{_format(row):<16}{row.machine:<{machine}}"
         f"{_layout(row):<16}{row.request.max_model_len or 0:>9,}{price:>9}  {row.plan.verdict}{more}"

@@ -12,6 +12,7 @@ from engines.plan import CostPart, Plan
 from engines.registry import engine_of
 from engines.request import FitRequest
 from planner.report.bars import Bar, bars
+from planner.report.speed import speed_facts
 
 _WIDTH = 60
 _GLYPHS = {"weights": "█", "overhead": "▓", "perhaps overhead": "▒", "KV cache": "░", "free": "·"}
@@ -20,7 +21,7 @@ _VERDICT_COLOURS = {"fits": "32", "tight": "33", "rejected": "31", "unknown": "3
 
 
 def summary(request: FitRequest, plan: Plan, *, colour: bool = False) -> str:
-    """The plan without its warnings: verdict, memory, cache, disk, time, cost, and what is wrong."""
+    """The plan without its warnings: verdict, memory, cache, speed, disk, time, cost, and what is wrong."""
     return "\n".join(_lines(request, plan, colour))
 
 
@@ -30,9 +31,10 @@ def headline(request: FitRequest, plan: Plan) -> str:
 
 
 def facts(request: FitRequest, plan: Plan) -> Iterator[tuple[str, str]]:
-    """What is known of memory, cache, disk, time and cost: a label and a line each."""
+    """What is known of memory, cache, speed, disk, time and cost: a label and a line each."""
     yield from _memory(plan)
     yield from _cache(request, plan)
+    yield from speed_facts(plan.speed)
     yield from _logistics(request, plan)
 
 

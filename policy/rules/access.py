@@ -77,12 +77,18 @@ def _no_public_server(resources: Sequence[Resource], _: Mapping[str, Any]) -> It
 def _network_policy(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
     policies = [each for each in resources if each.type == "kubernetes:networking.k8s.io/v1:NetworkPolicy"]
     for pod in pods(resources):
-        if pod.is_server and not any(_selects(at(each.properties, "spec", "podSelector"), pod) for each in policies):
+        own = [each for each in policies if _selects(at(each.properties, "spec", "podSelector"), pod)]
+        if pod.is_server and (not own or any(_admits_everybody(each) for each in own)):
             yield Violation(
-                f"No NetworkPolicy names who may call {pod.owner.name}: every pod of the cluster can. Add one that "
-                "admits its callers.",
+                f"No NetworkPolicy names who may call {pod.owner.name}: every pod of the cluster can. Set "
+                "heavylift:network.from, or add a policy that admits its callers.",
                 pod.owner,
             )
+
+
+def _admits_everybody(policy: Resource) -> bool:
+    """Whether a rule of the policy names no source. Rules of several policies add up."""
+    return any(not rule.get("from") for rule in at(policy.properties, "spec", "ingress") or ())
 
 
 def _pod_security(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
@@ -124,7 +130,7 @@ def _has_key(pod: Pod) -> bool:
     """Whether the server asks its callers for a key."""
     names = {variable.get("name") for container in pod.containers for variable in container.variables}
     given = any(container.option(_KEY_OPTION) for container in pod.containers)
-    return given or bool(names & {"VLLM_API_KEY", "LLAMA_API_KEY"})
+    return given or bool(names & {"VLLM_API_KEY", "SGLANG_API_KEY", "LLAMA_API_KEY"})
 
 
 def _is_public(service: Resource, servers: Sequence[Pod]) -> bool:

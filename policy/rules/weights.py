@@ -26,12 +26,16 @@ def _pinned(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Vio
 
 def _locked(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:
     for model in models(resources):
-        if not at(model.properties, "release", "lock_sha256"):
-            yield Violation(
-                f"The weights of {model.name} have no lock: what is staged is not compared with reviewed hashes. Write "
-                "one with `python -m stager lock`, and name it in stage.lock.",
-                model,
-            )
+        sets = {"weights": ("stage.lock", at(model.properties, "release", "lock_sha256"))}
+        if at(model.properties, "release", "draft"):
+            sets["draft model"] = ("stage.draft_lock", at(model.properties, "release", "draft", "lock_sha256"))
+        for what, (key, sha256) in sets.items():
+            if not sha256:
+                yield Violation(
+                    f"{model.name} has no lock of its {what}: what is staged is not compared with reviewed hashes. "
+                    f"Write one with `python -m stager lock`, and name it in {key}.",
+                    model,
+                )
 
 
 def _read_only(resources: Sequence[Resource], _: Mapping[str, Any]) -> Iterator[Violation]:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from components.cluster.api import ClusterApi, ClusterUnreachable, object_path
+from components.cluster.api import ClusterUnreachable, object_path
 from config.errors import StackError
-from config.stack.file import read_sections, stack_file
-from config.stack.kubeconfig import read_kubeconfig
-from config.stack.overrides import overridden
-from config.stack.sections import StackConfig
 from promotion.history import EngineRecords, NoRecordsError
 from review.checkout import ReviewError
 from review.deployed.events import Step, run_engine
 from review.deployed.writers import ForeignWrite, foreign_writes
+from review.status.command import stack_cluster
 
 
 @dataclass(frozen=True)
@@ -42,18 +39,13 @@ def drift_of(stack: str, environment: Mapping[str, str]) -> Drift:
     if run.failed:
         raise ReviewError(f"pulumi refresh fails: {' '.join(' '.join(run.errors).split()) or 'it gives no reason'}")
     try:
-        api = _api(stack, environment)
+        _, api = stack_cluster(stack, environment)
         objects = [found for path in _paths(stack) if (found := api.find(path))]
     except StackError as error:
         raise ReviewError("\n  ".join(["the stack cannot be read:", *error.faults])) from None
     except ClusterUnreachable as error:
         raise ReviewError(f"the cluster cannot be reached: {error}") from None
     return Drift(stack, run.steps, foreign_writes(objects))
-
-
-def _api(stack: str, environment: Mapping[str, str]) -> ClusterApi:
-    sections, _ = overridden(read_sections(stack_file(stack)), environment)
-    return ClusterApi(read_kubeconfig(StackConfig.parse(sections).cluster))
 
 
 def _paths(stack: str) -> Iterator[str]:

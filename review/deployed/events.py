@@ -16,6 +16,8 @@ from typing import Any
 from review.checkout import ReviewError
 
 _STREAMED = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "1", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+_CAPACITY = "Capacity Block: "
+"""Beginning of what the check of the AWS account says of a block (components/aws/account/preflight.py)."""
 _OPERATIONS = {"create": "create", "import": "create", "update": "update", "replace": "replace", "delete": "delete"}
 """Operations that change something. A replacement is also a creation and a deletion, with names of their own."""
 _NOT_SHOWN = ("pulumi:pulumi:", "heavylift:")
@@ -57,6 +59,8 @@ class EngineRun:
     warnings: Sequence[str] = ()
     failed: bool = False
     """Whether the run ended with an error, or with a violation of a mandatory policy."""
+    capacity: str = ""
+    """What is left of a Capacity Block for serving, in words. Empty: the stack's nodes are in none."""
 
 
 def run_engine(*words: str) -> EngineRun:
@@ -94,6 +98,7 @@ def read_events(events: Sequence[Mapping[str, Any]], *, failed: bool = False) ->
         errors=_texts(said, "error"),
         warnings=_texts(said, "warning"),
         failed=failed,
+        capacity=_capacity(said),
     )
 
 
@@ -144,6 +149,11 @@ def _without_description(message: str) -> str:
 def _texts(said: Sequence[Mapping[str, Any]], severity: str) -> tuple[str, ...]:
     found = (str(each["message"]).strip() for each in said if each.get("severity") == severity)
     return tuple(dict.fromkeys(text for text in found if text and not text.startswith(_NOISE)))
+
+
+def _capacity(said: Sequence[Mapping[str, Any]]) -> str:
+    found = (text for text in _texts(said, "info") if text.startswith(_CAPACITY))
+    return next(found, "").removeprefix(_CAPACITY)
 
 
 _NOISE = ("an unhandled error occurred: the program ended", "Cluster is unreachable, skipping", "preview failed")

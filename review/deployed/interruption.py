@@ -34,7 +34,7 @@ def interruption(steps: Sequence[Step], before: StackAt | None, after: StackAt) 
     servers = [step for step in steps if step.kind in _WORKLOADS and step.component == "InferenceServer"]
     operations = {step.operation for step in servers}
     if before is None or operations == {"create"}:
-        return _first(after)
+        return _first(steps, after)
     if operations == {"delete"}:
         return Interruption(
             "serving ends", "The server is deleted, and no other one is made.", _back(steps, before, after)
@@ -57,13 +57,17 @@ def interruption(steps: Sequence[Step], before: StackAt | None, after: StackAt) 
     )
 
 
-def _first(after: StackAt) -> Interruption:
+def _first(steps: Sequence[Step], after: StackAt) -> Interruption:
     plan = after.plan or {}
+    makes_nodes = any(step.kind == "NodeGroup" for step in steps)
     seconds = (plan.get("download_seconds") or 0) + (plan.get("load_seconds") or 0)
     return Interruption(
         f"first answer in about {duration(seconds)}" if seconds else "a new server",
-        "A Job stages and verifies the weights; then the server loads them, and the Service is made.",
-        "By pulumi destroy. Weights on nodes' disks and in retained volumes stay.",
+        "First nodes are made. " * makes_nodes
+        + "The weights are staged and verified; then the server loads them, and the Service is made.",
+        "By pulumi destroy, which ends the nodes and their disks."
+        if makes_nodes
+        else "By pulumi destroy. Weights on nodes' disks and in retained volumes stay.",
     )
 
 

@@ -4,7 +4,7 @@ After a wanted change: `pytest tests/golden --regenerate-golden`, and read what 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,17 +15,18 @@ import pytest
 import yaml
 
 from config.stack.file import NAMESPACE, read_sections, stack_file
+from config.stack.weights import lock_sha256
 from planner.__main__ import main as planner
 from promotion.history import Update
 from review import probe
 from review.change import Report
-from review.checkout import StackAt
+from review.checkout import StackAt, read_stacks
 from review.deployed.events import read_events
 from review.deployed.preview import previewed
 from review.markdown import LIMIT, PREVIEW_MARKER, markdown
 from review.terminal import terminal
 from tests.program import PROGRAM
-from tests.review_cases import DEPLOYED, EVENTS, PREVIEWS
+from tests.review_cases import BLOCK, DEPLOYED, EVENTS, LOCKS, PREVIEWS
 
 GOLDEN = Path(__file__).parent / "review"
 NOW = datetime(2026, 12, 2, 12, tzinfo=UTC)
@@ -48,7 +49,29 @@ class Described:
     def outputs(self, stack: str) -> Mapping[str, Any]:
         side = self.deployed if stack == "h200" else self.proposed
         image = side.sections["engine"]["image"]
-        return {"answered": "yes", "release": {"image": image}, "plan": side.plan}
+        lock = lock_sha256(LOCKS[side.sections["stage"]["lock"]])
+        return {"answered": "yes", "release": {"image": image, "lock_sha256": lock}, "plan": side.plan}
+
+    def resources(self, stack: str) -> Sequence[Mapping[str, Any]]:
+        side = self.deployed if stack == "h200" else self.proposed
+        files = {"weights.lock.json": LOCKS[side.sections["stage"]["lock"]], "stager": "a program"}
+        return [
+            {"type": "pulumi:pulumi:Stack", "outputs": {}},
+            {"type": "kubernetes:core/v1:ConfigMap", "outputs": {"data": files}},
+        ]
+
+
+class Undeployed:
+    """Records of stacks that were never taken up."""
+
+    def updates(self, stack: str) -> Iterator[Update]:
+        yield from ()
+
+    def outputs(self, stack: str) -> Mapping[str, Any]:
+        return {}
+
+    def resources(self, stack: str) -> Sequence[Mapping[str, Any]]:
+        return ()
 
 
 def changed(sections: Sections, changes: Sections) -> dict[str, Any]:
@@ -62,8 +85,9 @@ def planned(sections: Sections, root: Path) -> StackAt:
     """The stack with these values, planned by the planner's command line."""
     file = root / "Pulumi.h200.yaml"
     file.write_text(yaml.safe_dump({"config": {f"{NAMESPACE}{key}": value for key, value in sections.items()}}))
-    answer = probe.planned(root, file.name, planner)
-    return StackAt(answer["sections"], answer["plan"], tuple(answer["faults"]))
+    for name, lock in LOCKS.items():
+        (root / name).write_text(lock)
+    return read_stacks(root, {file.name: probe.planned(root, file.name, planner)})[file.name]
 
 
 def report_of(case: str, root: Path) -> Report:
@@ -74,9 +98,31 @@ def report_of(case: str, root: Path) -> Report:
     return Report(base="", head="f3c1a90", stacks=[change])
 
 
+def report_of_block(root: Path) -> Report:
+    """The report of `aws-h200`, which nothing has deployed yet."""
+    proposed = planned(read_sections(stack_file("aws-h200", PROGRAM)), root)
+    run = read_events(json.loads((EVENTS / f"{BLOCK}.json").read_text()))
+    return Report(base="", head="f3c1a90", stacks=[previewed("Pulumi.aws-h200.yaml", proposed, run, Undeployed(), NOW)])
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks are beside the stack file, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("case", PREVIEWS)
 def test_a_preview_reads_as_reviewed(case: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    written = markdown(report_of(case, tmp_path))
+    compare(case, report_of(case, tmp_path), pytestconfig)
+
+
+def test_a_preview_says_what_is_left_of_a_capacity_block(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    compare(BLOCK, report_of_block(tmp_path), pytestconfig)
+    assert "of serving before the block ends" in terminal(report_of_block(tmp_path))
+
+
+def compare(case: str, report: Report, pytestconfig: pytest.Config) -> None:
+    written = markdown(report)
     golden = GOLDEN / f"{case}.md"
     if pytestconfig.getoption("--regenerate-golden"):
         golden.write_text(written)

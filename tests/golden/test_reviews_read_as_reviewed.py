@@ -4,7 +4,6 @@ Each case is made of the shipped stack files, by the planner. After a wanted cha
 `pytest tests/golden --regenerate-golden`, and read what changed.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,15 +14,10 @@ from review import probe
 from review.change import Report, compare
 from review.checkout import Stacks, read_stacks, stack_files_below
 from review.markdown import markdown
-from stager.listing import Listing, RemoteFile
-from stager.lockfile import render_lock
 from tests.program import PROGRAM
-from tests.review_cases import PREVIEWS
+from tests.review_cases import BLOCK, NEW_COMMIT, OLD_COMMIT, PREVIEWS, locked
 
 GOLDEN = Path(__file__).parent / "review"
-KIMI = "moonshotai/Kimi-K2.5"
-NEW_COMMIT = "0123456789abcdef0123456789abcdef01234567"
-"""Of no real repository: the commits and hashes of this case are made up."""
 HOSTILE = "Pulumi.x`|<img src=x>@team #1 [a](b)\n# www.example.com\u202e.yaml"
 Files = dict[str, str]
 
@@ -42,24 +36,12 @@ H200, H100 = shipped("h200", "3.20"), shipped("h100x16", "2.40")
 SHORT = H200.replace("max_model_len: 262144", "max_model_len: 131072")
 
 
-def locked(commit: str, tokenizer: str, *more: str) -> str:
-    """A lock with 64 shards of 9.3 GB, which every commit shares, and small files. The hashes are made up."""
-    shards = [(f"model-{n:05}-of-00064.safetensors", 9_300_000_000, "shard") for n in range(1, 65)]
-    small = [("tokenizer_config.json", 3_900, tokenizer), *((name, 1_200, name) for name in more)]
-    files = (
-        RemoteFile(path, size, hashlib.sha256(f"{path}{of}".encode()).hexdigest())
-        for path, size, of in [*shards, *small]
-    )
-    return render_lock(Listing(KIMI, commit, commit, tuple(files)))
-
-
 def with_lock(text: str, commit: str) -> str:
     """The stack at a commit, with the lock of that commit."""
-    pinned = text.replace("4d01dfe0332d63057c186e0b262165819efb6611", commit)
+    pinned = text.replace(OLD_COMMIT, commit)
     return pinned.replace("image: python:3.12-slim\n", f"image: python:3.12-slim\n    lock: {commit[:7]}.lock.json\n")
 
 
-OLD_COMMIT = "4d01dfe0332d63057c186e0b262165819efb6611"
 CASES: Mapping[str, tuple[Files, Files]] = {
     "context-doubled": ({"Pulumi.h200.yaml": SHORT}, {"Pulumi.h200.yaml": H200}),
     "new-revision": (
@@ -125,7 +107,7 @@ def test_a_comment_reads_as_reviewed(
 
 
 def test_no_golden_comment_is_left_of_a_case_that_is_gone() -> None:
-    assert {file.stem for file in GOLDEN.glob("*.md")} == {*CASES, *PREVIEWS}
+    assert {file.stem for file in GOLDEN.glob("*.md")} == {*CASES, *PREVIEWS, BLOCK}
 
 
 def test_nothing_is_written_where_nothing_changed(planned: Callable[[str, Files], Stacks]) -> None:

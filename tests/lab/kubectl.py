@@ -3,9 +3,12 @@
 import json
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.cluster.client import wait_until
 from lab.cluster.control_plane import kubectl
 
 
@@ -34,6 +37,28 @@ class Kubectl:
     def wait(self, *words: str, seconds: int = 90) -> None:
         """Runs `kubectl wait`."""
         self("wait", f"--timeout={seconds}s", *words)
+
+    @contextmanager
+    def definitions(self, folder: Path) -> Iterator[None]:
+        """The custom resource definitions in a folder's YAML files, until the end of the block.
+
+        `kubectl wait` fails on a definition that has no conditions yet.
+        """
+        files = [word for file in sorted(folder.glob("*.yaml")) for word in ("-f", str(file))]
+        self("apply", "--server-side", *files)
+        wait_until(lambda: self._established(*files), 60, "the definitions were not established")
+        yield
+        self("delete", *files)
+
+    def _established(self, *files: str) -> bool:
+        found = self.get(*files)
+        return all(
+            any(
+                condition["type"] == "Established" and condition["status"] == "True"
+                for condition in definition["status"]["conditions"] or []
+            )
+            for definition in found.get("items", [found])
+        )
 
     def logs_until(self, wanted: str, *words: str, seconds: float = 60) -> str:
         """Waits until the log of a pod contains `wanted`, and returns the log."""

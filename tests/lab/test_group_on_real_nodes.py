@@ -1,4 +1,4 @@
-"""A running group of two pods: the stager stages on two real nodes, and a test double of vLLM connects over TCP."""
+"""A running group of two pods: the stager stages on two real nodes, a test double of the engine connects over TCP."""
 
 import json
 import time
@@ -51,14 +51,18 @@ def stack(
     environment: dict[str, str],
     tmp_path: Path,
 ) -> Iterator[Project]:
-    """The stack `h100x16` on the two real nodes, with a small model and no fabric."""
+    """The stack `h100x16` on the two real nodes, with a small model and no fabric, where pods must be `restricted`."""
     hub.clear_requests()
+    kubectl("create", "namespace", NAMESPACE)
+    kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    for node in REAL:
+        lab.on_node(node, "mkdir", "-p", ROOT)
     project = Project.copy(CHECKOUT, tmp_path / "program", {**environment, "HF_ENDPOINT": hub.url}, "h100x16")
     project.configure(
         cluster={"namespace": NAMESPACE},
         nodes={"names": list(REAL), "driver": None, "fabric": None},
         model={"repository": "acme/model", "revision": FIRST, "include": FILES},
-        weights={"path": ROOT},
+        weights={"path": ROOT, "size": "1Gi"},
         engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
     )
     yield project
@@ -158,6 +162,23 @@ def test_two_pods_find_each_other_by_rank_and_address_and_serve_what_was_staged(
     assert destroyed.status == 0, destroyed
     for node in REAL:
         assert sorted(lab.on_node(node, "ls", digest_on(lab, node)).split()) == FILES, "destroy keeps the weights"
+
+
+def test_two_pods_of_sglang_find_each_other_and_answer_with_a_key(stack: Project, kubectl: Kubectl) -> None:
+    stack.configure(engine={"name": "sglang", "version": "0.5.23"})
+    key = "sample-key-of-32-characters-0001"
+    stored = stack.pulumi("config", "set", "--secret", "heavylift:api_key", key, "--stack", "h100x16")
+    assert stored.status == 0, stored
+    up = stack.up()
+    assert up.status == 0, up
+    assert "2 of 2 pods ready; first answer after" in up.output
+    for rank, pod in enumerate(pods(kubectl)):
+        [engine] = pod["spec"]["containers"]
+        assert engine["args"][-6:-2] == ["--nnodes", "2", "--node-rank", "$(LWS_WORKER_INDEX)"]
+        said = kubectl("logs", "-n", NAMESPACE, pod["metadata"]["name"], "-c", "engine")
+        assert ("met rank 0" if rank else "every rank is here") in said
+    service = f"/api/v1/namespaces/{NAMESPACE}/services/h100x16:30000/proxy"
+    assert kubectl("get", "--raw", f"{service}/health_generate") == "{}"
 
 
 def test_a_pod_on_a_node_whose_weights_are_gone_refuses_to_start_and_says_so(

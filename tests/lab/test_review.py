@@ -8,18 +8,22 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
+from lab.aws.client import LabAWS
+from lab.aws.server.running import running_server
 from lab.cluster.simulated import SimulatedNodes
-from lab.project import Project
+from lab.engine import Engine
+from lab.project import Answer, Project
 from lab.site import CHECKOUT, Site
 from review.deployed.events import read_events
 from tests.lab.kubectl import Kubectl
 from tests.lab.sharing import committed_stack, on_nodes_of
-from tests.review_cases import DEPLOYED, EVENTS, PREVIEWS, reduced
+from tests.review_cases import BLOCK, DEPLOYED, EVENTS, LOCKS, PREVIEWS, reduced
 
 pytestmark = on_nodes_of("8xh200")
 
@@ -38,6 +42,8 @@ def h200(
         committed_stack("h200", NAMESPACE, directory, settings, kubectl) as project,
     ):
         project.configure(**DEPLOYED)
+        for name, text in LOCKS.items():
+            (project.directory / name).write_text(text)
         up = project.up()
         assert up.status == 0, up
         yield project
@@ -71,6 +77,11 @@ def test_a_preview_has_the_events_that_the_golden_comment_is_made_of(
     finally:
         file.write_text(kept)
     assert (answer.status != 0) == preview.fails, answer
+    assert_recorded(case, answer, pytestconfig)
+
+
+def assert_recorded(case: str, answer: Answer, pytestconfig: pytest.Config) -> None:
+    """Asserts that a preview says what the recorded one said. Records it with `--regenerate-golden`."""
     events = reduced(json.loads(line) for line in answer.output.splitlines() if line.startswith('{"sequence"'))
     recorded = EVENTS / f"{case}.json"
     if pytestconfig.getoption("--regenerate-golden"):
@@ -78,12 +89,42 @@ def test_a_preview_has_the_events_that_the_golden_comment_is_made_of(
         recorded.write_text(json.dumps(events, indent=1, ensure_ascii=False) + "\n")
     now, then = read_events(events), read_events(json.loads(recorded.read_text()))
     assert (now.steps, now.violations) == (then.steps, then.violations)
+    assert bool(now.capacity) == bool(then.capacity)
+
+
+def test_a_preview_of_a_capacity_block_has_the_events_that_the_golden_comment_is_made_of(
+    tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """No cluster is asked: the stack makes its own, in the lab's AWS."""
+    with running_server() as url:
+        aws = LabAWS(url, "us-east-2")
+        zones = aws.api("ec2").describe_availability_zones()["AvailabilityZones"]
+        [zone] = [each["ZoneName"] for each in zones if each["ZoneId"] == "use2-az1"]
+        ends = (datetime.now(UTC) + timedelta(hours=6)).isoformat(timespec="seconds")
+        block = "cr-0123456789abcdef1"
+        aws.add_reservation(block, "p5en.48xlarge", 1, zone, ReservationType="capacity-block", EndDate=ends)
+        engine = Engine(tmp_path)
+        engine.install()
+        project = Project.copy(CHECKOUT, tmp_path / "program", {**engine.settings, **aws.settings}, "aws-h200")
+        project.configure(
+            nodes={"capacity": {"kind": "capacity-block", "id": block}},
+            aws={"public_access_cidrs": ["1.1.1.0/24"]},
+        )
+        answer = project.preview("--policy-pack", str(CHECKOUT / "policy"), "--json", **STREAMED)
+    assert answer.status == 0, answer
+    assert_recorded(BLOCK, answer, pytestconfig)
 
 
 def test_review_preview_reports_a_deployed_stack(h200: Project) -> None:
     ended = review(h200, "preview", "--stack", "h200", "--format", "json")
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["stacks"] == []
+    report = json.loads(ended.stdout)
+    assert report["stacks"] == []
+    expected = review(h200, "preview", "--stack", "h200", "--expect", report["fingerprint"])
+    assert expected.returncode == 0, expected.stderr
+    other = review(h200, "preview", "--stack", "h200", "--expect", "0123456789abcdef")
+    assert other.returncode == 4
+    assert f"the report has the fingerprint {report['fingerprint']}" in other.stderr
 
 
 DRIFTS: Mapping[str, tuple[tuple[str, ...], str, str]] = {

@@ -21,6 +21,7 @@ from tests.lab.sharing import on_nodes_of
 SERVER = "app.kubernetes.io/component=server"
 PROFILES = {
     "h200-gguf": "8xh200",
+    "h200-sglang": "8xh200",
     "b200": "4xb200",
     "mi300x": "8xmi300x",
     "llama-3-1-8b": "8xa100-40gb",
@@ -29,6 +30,7 @@ PROFILES = {
     "minimax-m2-5": "8xa100",
     "qwen3-5-397b": "8xa100",
     "glm-5": "8xh100",
+    "qwen3-32b": "8xh200",
 }
 
 Make = Callable[[str], Project]
@@ -93,6 +95,9 @@ def test_a_stack_goes_up_on_a_node_of_its_shape(
     if stack.engine.name is EngineName.VLLM:
         assert f"--tensor-parallel-size {stack.engine.tensor_parallel} " in arguments
         assert f"--max-model-len {stack.engine.max_model_len} " in arguments
+    elif stack.engine.name is EngineName.SGLANG:
+        assert f"--tp-size {stack.engine.tensor_parallel} " in arguments
+        assert f"--context-length {stack.engine.max_model_len} --mem-fraction-static 0.806 " in arguments
     else:
         assert "--ctx-size 98304 --parallel 8 --gpu-layers 999" in arguments
         assert "cpu" not in arguments.lower()
@@ -152,7 +157,9 @@ def test_a_preview_prints_the_summary_and_warnings_as_warnings(nodes: AddNodes, 
         "weights 595.2 GB",
         "warning: driver_not_known: ",
         "warning: the release is not proven for h200, heavylift:promotion.allow_unproven lets it through:",
-        "2 warnings",
+        "warning: whether the cluster enforces NetworkPolicies is not known: ",
+        "warning: images without a digest may be other images tomorrow: engine.image vllm/vllm-openai:v0.33.0, ",
+        "4 warnings",
     ):
         assert words in answer.output
 

@@ -96,7 +96,7 @@ def _answers(python: Path, pairs: list[Pair], scratch: Path) -> Iterator[dict[st
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("a process without pipes")
         for pair in pairs:
-            print(json.dumps(_question(pair, configs[pair.model], scratch)), file=process.stdin, flush=True)
+            print(json.dumps(_question(pair, configs, scratch)), file=process.stdin, flush=True)
             line = process.stdout.readline()
             if not line:
                 print(f"{gpu}: the engine's process ended at {pair.key}: see {log}", file=sys.stderr)
@@ -108,12 +108,17 @@ def _answers(python: Path, pairs: list[Pair], scratch: Path) -> Iterator[dict[st
         process.stdin.close()
 
 
-def _question(pair: Pair, config: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    directory = write_checkpoint(config, scratch / pair.model.replace("/", "--"))
+def _question(pair: Pair, configs: dict[str, dict[str, Any]], scratch: Path) -> dict[str, Any]:
+    def written(repository: str) -> str:
+        return str(write_checkpoint(configs[repository], scratch / repository.replace("/", "--")))
+
+    arguments = dict(pair.arguments)
+    if pair.draft is not None:
+        arguments["speculative_config"] = {**arguments["speculative_config"], "model": written(pair.draft)}
     return {
         "key": pair.key,
-        "directory": str(directory),
-        "arguments": pair.arguments,
+        "directory": written(pair.model),
+        "arguments": arguments,
         "ranks": pair.stages,
         "kv_bytes": int(pair.kv_gib * GIB),
     }

@@ -15,6 +15,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from tests.oracle.wheel import download_wheel
+
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 _COMPILED = (".so",)
 _SHORTEST_HASH = 12
@@ -38,7 +40,7 @@ def make_environment() -> Path:
     pip = [str(directory / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
     subprocess.run([*pip, "install", "--requirement", str(REQUIREMENTS)], check=True)
     with tempfile.TemporaryDirectory(dir=directory) as downloads:
-        wheel = download_wheel(vllm_release(), Path(downloads))
+        wheel = download_wheel("vllm", vllm_release(), Path(downloads))
         _unpack(wheel, next((directory / "lib").glob("python*/site-packages")))
     (directory / ".ready").touch()
     return directory / "bin" / "python"
@@ -48,13 +50,6 @@ def vllm_release() -> str:
     """The release of vLLM that is the judge: named in a comment line of the requirements."""
     line = next(line for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines() if line.startswith("# vllm=="))
     return line.removeprefix("# vllm==")
-
-
-def download_wheel(release: str, directory: Path) -> Path:
-    """Downloads vLLM's wheel of a release."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-    subprocess.run([*pip, "download", "--no-deps", "--dest", str(directory), f"vllm=={release}"], check=True)
-    return next(directory.glob(f"vllm-{release}-*.whl"))
 
 
 def _unpack(wheel: Path, target: Path) -> None:

@@ -19,6 +19,10 @@ _SHORT = {
     "enable_expert_parallel": "ep",
     "kv_cache_dtype": "kv",
     "max_model_len": "context",
+    "speculative_config": "draft",
+    "enable_lora": "lora",
+    "max_loras": "adapters",
+    "max_lora_rank": "rank",
 }
 """Arguments as a pair's key names them."""
 
@@ -43,6 +47,12 @@ class Pair:
         return " ".join((self.model, self.gpu, *said))
 
     @property
+    def draft(self) -> str | None:
+        """Repository of the draft model, a key of `configs.json`. None: there is none."""
+        model: str | None = self.arguments.get("speculative_config", {}).get("model")
+        return model
+
+    @property
     def stages(self) -> list[int]:
         """The first rank of each pipeline stage."""
         ranks = self.arguments.get("tensor_parallel_size", 1) * self.arguments.get("prefill_context_parallel_size", 1)
@@ -50,6 +60,8 @@ class Pair:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value.get('model', value['method'])}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

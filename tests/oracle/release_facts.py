@@ -7,19 +7,15 @@ read again. Writes `config/data/vllm_releases.json`, a line a release.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from tests.oracle.attention_facts import attention_backends
-from tests.oracle.environment import download_wheel
-from tests.oracle.pairs import write_lines
+from tests.oracle.wheel import Sources, strings, update_facts
 
 FACTS = Path(__file__).parents[2] / "config" / "data" / "vllm_releases.json"
 _ABOUT = (
@@ -29,22 +25,13 @@ _ABOUT = (
     "`make vllm-facts`."
 )
 
-Sources = dict[str, ast.Module]
-"""Parsed files by path within the wheel."""
-
-
-def read_wheel(wheel: Path) -> Sources:
-    """The sources of a wheel that hold tables."""
-    wanted = (
-        "vllm/config.py", "vllm/config/*.py", "vllm/engine/arg_utils.py", "vllm/entrypoints/*cli_args.py",
-        "vllm/model_executor/models/registry.py", "vllm/model_executor/layers/quantization/*.py",
-        "vllm/v1/attention/backends/*.py", "vllm/attention/backends/abstract.py", "vllm/v1/attention/backend.py",
-        "vllm/v1/kv_cache_interface.py", "vllm/v1/core/kv_cache_*.py", "vllm/platforms/interface.py",
-        "vllm/tool_parsers/__init__.py", "vllm/reasoning/*.py", "vllm/entrypoints/openai/tool_parsers/*.py",
-    )  # fmt: skip
-    with zipfile.ZipFile(wheel) as archive:
-        names = [name for name in archive.namelist() if any(fnmatch(name, pattern) for pattern in wanted)]
-        return {name: ast.parse(archive.read(name)) for name in names}
+_WANTED = (
+    "vllm/config.py", "vllm/config/*.py", "vllm/engine/arg_utils.py", "vllm/entrypoints/*cli_args.py",
+    "vllm/model_executor/models/registry.py", "vllm/model_executor/layers/quantization/*.py",
+    "vllm/v1/attention/backends/*.py", "vllm/attention/backends/abstract.py", "vllm/v1/attention/backend.py",
+    "vllm/v1/kv_cache_interface.py", "vllm/v1/core/kv_cache_*.py", "vllm/platforms/interface.py",
+    "vllm/tool_parsers/__init__.py", "vllm/reasoning/*.py", "vllm/entrypoints/openai/tool_parsers/*.py",
+)  # fmt: skip
 
 
 def facts(release: str, sources: Sources) -> dict[str, Any]:
@@ -80,13 +67,8 @@ def _assigned(sources: Sources, *patterns: str) -> Iterator[tuple[str, ast.expr]
             yield node.target.id, node.value
 
 
-def _strings(node: ast.AST) -> list[str]:
-    """Texts within an expression, in order."""
-    return [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-
-
 def _literal(sources: Sources, name: str) -> list[str]:
-    return next(_strings(value) for found, value in _assigned(sources, "vllm/config*") if found == name)
+    return next(strings(value) for found, value in _assigned(sources, "vllm/config*") if found == name)
 
 
 def _utilization(sources: Sources) -> float:
@@ -132,7 +114,7 @@ def _flags(sources: Sources) -> tuple[list[str], dict[str, str]]:
     short_forms = {}
     for node in _walk(sources, "vllm/engine/arg_utils.py", "vllm/entrypoints/*cli_args.py"):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
-            names = [text for argument in node.args for text in _strings(argument) if text.startswith("-")]
+            names = [text for argument in node.args for text in strings(argument) if text.startswith("-")]
             long = [name for name in names if name.startswith("--") and len(name) > 2]
             flags.update(long)
             short_forms.update({name: long[0] for name in names if long and re.fullmatch("-[A-Za-z]+", name)})
@@ -156,7 +138,7 @@ def _quantization(sources: Sources) -> dict[str, int | None]:
             numbers = _returned(node, "get_min_capability")
             least[names[0]] = numbers[0] if numbers and isinstance(numbers[0], int) else None
     methods = next(
-        _strings(value)
+        strings(value)
         for name, value in _assigned(sources, "vllm/model_executor/layers/quantization/__init__.py")
         if name == "QuantizationMethods"
     )
@@ -183,7 +165,7 @@ def _parsers(sources: Sources, kind: str) -> list[str]:
         if isinstance(node, ast.ClassDef):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and getattr(decorator.func, "attr", "") == "register_module":
-                    names.update(_strings(decorator))
+                    names.update(strings(decorator))
     return sorted(map(str, names))
 
 
@@ -202,14 +184,7 @@ def _architectures(sources: Sources) -> list[str]:
 
 def main(releases: list[str]) -> None:
     """Reads the releases and writes their facts beside those that the file has already."""
-    before = json.loads(FACTS.read_text(encoding="utf-8"))["releases"] if FACTS.exists() else []
-    known = {entry["release"]: entry for entry in before}
-    for release in releases or list(known):
-        with tempfile.TemporaryDirectory(prefix="vllm-wheel-") as directory:
-            known[release] = facts(release, read_wheel(download_wheel(release, Path(directory))))
-        print(f"vllm {release}: {len(known[release]['flags'])} flags", file=sys.stderr)
-    ordered = sorted(known.values(), key=lambda entry: [int(part) for part in entry["release"].split(".")])
-    write_lines(FACTS, {"about": _ABOUT}, "releases", ordered)
+    update_facts("vllm", releases, FACTS, _ABOUT, _WANTED, facts)
 
 
 if __name__ == "__main__":

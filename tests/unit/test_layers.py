@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from review.checkout import NOT_PLANNED
+
 PROGRAM = Path(__file__).parents[2]
 MAY_IMPORT: dict[str, set[str]] = {
     "stager": set(),
@@ -50,6 +52,10 @@ def test_no_import_runs_up(package: str) -> None:
         if name in PROJECT - allowed - PROGRAMS.get(str(file.relative_to(PROGRAM)), set())
     }
     assert upwards == set()
+
+
+def test_what_a_review_leaves_out_of_a_commit_is_nothing_that_its_planner_imports() -> None:
+    assert set(NOT_PLANNED) == PROJECT - MAY_IMPORT["planner"] - {"planner", "examples"}
 
 
 @pytest.mark.parametrize("package", [*MAY_IMPORT, "lab"])

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from components.aws.account.rights import needed_actions
 from components.aws.stack_tag import STACK_TAG
 from config.catalogue import CapacityKind, find_instance
 from config.stack.sections import Aws, StackConfig
@@ -89,10 +90,20 @@ class AccountFacts:
     addresses: Quota | None = None
     image_release: str | None = None
     """Release of the image with NVIDIA's driver, such as `1.35.2-20260714`. Empty: there is none for the version."""
+    support: str | None = None
+    """EKS' support of the cluster's version of Kubernetes: one of `STANDARD_SUPPORT`, `EXTENDED_SUPPORT` and
+    `UNSUPPORTED`."""
+    network_exists: bool = False
+    """Whether the stack made its network in an earlier update, and with it its cluster."""
     cluster: FoundCluster | None = None
     cluster_read: bool = False
     bucket_region: str | None = None
     """Region of the mirror's bucket. Empty: it does not exist."""
+    refused_actions: Sequence[str] | None = None
+    """Of the actions that `pulumi up` takes for the stack, those that the caller's policies do not allow on every
+    resource."""
+    actions: int = 0
+    """How many actions were asked about."""
     unread: Sequence[str] = ()
 
 
@@ -101,10 +112,14 @@ class _Account:
 
     def __init__(self, session: Any, region: str) -> None:
         self._session, self._region = session, region
+        self._clients: dict[str, Any] = {}
         self.unread: list[str] = []
 
     def client(self, service: str) -> Any:
-        return self._session.client(service, region_name=self._region)
+        """The client of a service, made once: boto3 takes a tenth of a second for it."""
+        if service not in self._clients:
+            self._clients[service] = self._session.client(service, region_name=self._region)
+        return self._clients[service]
 
     def read(self, what: str, call: Callable[[], T], absent: T | None = None) -> tuple[T | None, bool]:
         """The result of a call, and whether AWS answered; `absent` if it answered that there is no such thing."""
@@ -145,7 +160,18 @@ def read_account(session: Any, stack: StackConfig, place: Aws, name: str) -> Acc
     vcpus = None
     if capacity is None or capacity.kind is CapacityKind.ON_DEMAND:
         vcpus, _ = account.read("quota of vCPUs", lambda: _quota(account, "ec2", _VCPU_QUOTAS[instance.type[0]]))
-    facts = AccountFacts(identity or "", zones, efa, reservation, reservation_read, vcpus)
+    actions = needed_actions(stack, place)
+    refused, _ = account.read("rights of the caller", lambda: _refused(account, identity or "", actions))
+    facts = AccountFacts(
+        identity or "",
+        zones,
+        efa,
+        reservation,
+        reservation_read,
+        vcpus,
+        refused_actions=refused,
+        actions=len(actions),
+    )
     return _with_cluster(account, facts, place, name) if place.makes_cluster else _with_found(account, facts, place)
 
 
@@ -153,6 +179,7 @@ def _with_cluster(account: _Account, facts: AccountFacts, place: Aws, name: str)
     """Adds what a new cluster needs: an image, and room for a network if the stack does not have it yet."""
     version = place.cluster.create.version if place.cluster.create else ""
     image, _ = account.read("image of the nodes", lambda: _image_release(account, version), absent="")
+    support, _ = account.read("support of the version", lambda: _support(account, version))
     vpcs, addresses = None, None
     own, answered = account.read("networks", lambda: _vpcs(account, {f"tag:{STACK_TAG}": name}))
     if answered and not own:
@@ -160,18 +187,21 @@ def _with_cluster(account: _Account, facts: AccountFacts, place: Aws, name: str)
         addresses, _ = account.read(
             "quota of addresses", lambda: _quota(account, *_ADDRESS_QUOTA, used=_addresses(account))
         )
-    return _with_bucket(account, facts, place, image_release=image, vpcs=vpcs, addresses=addresses)
+    found = {"image_release": image, "support": support, "vpcs": vpcs, "addresses": addresses}
+    return _with_bucket(account, facts, place, network_exists=bool(own), **found)
 
 
 def _with_found(account: _Account, facts: AccountFacts, place: Aws) -> AccountFacts:
     """Adds the cluster that exists, and the image of its version."""
     name = place.cluster.name or ""
     cluster, answered = account.read("cluster", lambda: _cluster(account, name))
-    image = None
+    image, support = None, None
     if cluster is not None:
         version = cluster.version
         image, _ = account.read("image of the nodes", lambda: _image_release(account, version), absent="")
-    return _with_bucket(account, facts, place, cluster=cluster, cluster_read=answered, image_release=image)
+        support, _ = account.read("support of the version", lambda: _support(account, version))
+    found = {"cluster": cluster, "image_release": image, "support": support}
+    return _with_bucket(account, facts, place, cluster_read=answered, **found)
 
 
 def _with_bucket(account: _Account, facts: AccountFacts, place: Aws, **more: Any) -> AccountFacts:
@@ -180,6 +210,23 @@ def _with_bucket(account: _Account, facts: AccountFacts, place: Aws, **more: Any
         bucket = place.mirror.bucket
         region, _ = account.read("bucket of the mirror", lambda: _bucket_region(account, bucket), absent="")
     return AccountFacts(**{**vars(facts), **more, "bucket_region": region, "unread": tuple(account.unread)})
+
+
+def _refused(account: _Account, caller: str, actions: Sequence[str]) -> Sequence[str]:
+    """The actions that the policies of the user or role do not allow on every resource. The root user may do all.
+
+    IAM answers InvalidInput for a caller that is neither.
+    """
+    *_, owner = caller.split(":", 5)
+    kind, _, name = owner.partition("/")
+    if kind == "root":
+        return []
+    if kind == "assumed-role":  # its ARN lacks the path of the role's
+        caller = account.client("iam").get_role(RoleName=name.split("/")[0])["Role"]["Arn"]
+    asked = account.client("iam").get_paginator("simulate_principal_policy")
+    pages = asked.paginate(PolicySourceArn=caller, ActionNames=list(actions))
+    found = [each for page in pages for each in page["EvaluationResults"]]
+    return sorted(each["EvalActionName"] for each in found if each["EvalDecision"] != "allowed")
 
 
 def _zones(account: _Account, name: str) -> Sequence[str]:
@@ -241,6 +288,12 @@ def _image_release(account: _Account, version: str) -> str:
     path = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
     release: str = account.client("ssm").get_parameter(Name=path)["Parameter"]["Value"]
     return release
+
+
+def _support(account: _Account, version: str) -> str:
+    asked = {"clusterVersions": [version], "includeAll": True}
+    found = account.client("eks").describe_cluster_versions(**asked)["clusterVersions"]
+    return next((str(each["versionStatus"]) for each in found if each["clusterVersion"] == version), "UNSUPPORTED")
 
 
 def _cluster(account: _Account, name: str) -> FoundCluster:

@@ -23,6 +23,14 @@ _OLDEST_IMAGE = "20260709"
 """The first release whose disk array comes back after a reboot (github.com/awslabs/amazon-eks-ami/pull/2755)."""
 
 
+NEW_CLUSTER = timedelta(minutes=25)
+"""From an empty account to a cluster with nodes: our own choice. A control plane takes about 10 minutes, add-ons and
+each of the two node groups some more (docs.aws.amazon.com/eks, "several minutes" each)."""
+
+_EXTENDED_SUPPORT = "EKS charges 0.60 instead of 0.10 $ an hour for a version in extended support"
+"""vantage.sh/blog/amazon-eks-extended-support-cost-kubernetes."""
+
+
 def placeholder_faults(stack: StackConfig, place: Aws) -> Iterator[str]:
     """Values of the shipped stack files that everybody has to replace."""
     capacity = stack.nodes.capacity
@@ -46,6 +54,7 @@ def account_faults(stack: StackConfig, place: Aws, facts: AccountFacts, seconds:
     if facts.reservation_read and nodes.capacity is not None:
         yield from _reservation_faults(nodes, facts.reservation, seconds, now)
     yield from _quota_faults(nodes, facts)
+    yield from _version_faults(place, facts)
     yield from _image_faults(facts)
     yield from _cluster_faults(nodes, place, facts)
     if facts.bucket_region is not None and place.mirror is not None and facts.bucket_region != place.region:
@@ -53,6 +62,26 @@ def account_faults(stack: StackConfig, place: Aws, facts: AccountFacts, seconds:
         yield (
             f"heavylift:aws.mirror.bucket: '{place.mirror.bucket}' {where}: expected a bucket in {place.region}, where "
             "the nodes are"
+        )
+
+
+def seconds_to_serve(place: Aws, facts: AccountFacts, seconds: float) -> float:
+    """Seconds to the first answer, of which the plan knows `seconds`: a cluster that is not there yet comes first."""
+    is_new = place.makes_cluster and not facts.network_exists
+    return seconds + (NEW_CLUSTER.total_seconds() if is_new else 0)
+
+
+def account_warnings(place: Aws, facts: AccountFacts) -> Iterator[str]:
+    """What is no fault, and costs or can fail later."""
+    if facts.cluster is not None and facts.support == "EXTENDED_SUPPORT":
+        yield f"the cluster '{place.cluster.name}' has Kubernetes {facts.cluster.version}: {_EXTENDED_SUPPORT}"
+    if facts.refused_actions and len(facts.refused_actions) == facts.actions:
+        yield f"{facts.identity} may make nothing of this stack: run `pulumi up` as another user or role"
+    elif facts.refused_actions:
+        yield (
+            f"`pulumi up` can fail halfway: the policies of {facts.identity} do not allow "
+            f"{', '.join(facts.refused_actions)} on every resource, as iam:SimulatePrincipalPolicy answers; whether "
+            "they allow it for what this stack makes is not known"
         )
 
 
@@ -135,6 +164,18 @@ def _quota_faults(nodes: Nodes, facts: AccountFacts) -> Iterator[str]:
                 f"or "
                 "delete one"
             )
+
+
+def _version_faults(place: Aws, facts: AccountFacts) -> Iterator[str]:
+    """A new cluster of a version after its standard support: its policy is to be upgraded then, which EKS would do at
+    once (docs.aws.amazon.com/eks/latest/userguide/extended-support-control.html)."""
+    if place.cluster.create is None or facts.support in (None, "STANDARD_SUPPORT"):
+        return
+    found = "no longer supports it" if facts.support == "UNSUPPORTED" else "has it in extended support only"
+    yield (
+        f"heavylift:aws.cluster.create.version: '{place.cluster.create.version}': EKS {found}: expected a version in "
+        "standard support, such as '1.35'"
+    )
 
 
 def _image_faults(facts: AccountFacts) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The objects that let the stage Jobs of several nodes share one download: Service, NetworkPolicy and Secret.
+"""The objects that let the stage Jobs of several nodes share one download: Service and Secret.
 
 Each pod has a fixed DNS name below a headless Service, also after a restart. Only stage pods of the same component can
-connect to the port, and they need the Secret.
+connect to the port (`components/network/policies.py`), and they need the Secret.
 """
 
 import secrets
@@ -10,7 +10,6 @@ from typing import Any
 
 import pulumi
 from pulumi_kubernetes.core.v1 import Secret, Service
-from pulumi_kubernetes.networking.v1 import NetworkPolicy
 
 from components.pods.labels import labels
 from components.pods.names import object_name, stack_name
@@ -44,16 +43,6 @@ class StageFleet:
                 "ports": [{"name": "weights", **port}],
             },
             opts=pulumi.ResourceOptions(parent=parent, delete_before_replace=True),
-        )
-        NetworkPolicy(
-            f"{name}-peers",
-            metadata=metadata,
-            spec={
-                "pod_selector": {"match_labels": selector},
-                "policy_types": ["Ingress"],
-                "ingress": [{"from": [{"pod_selector": {"match_labels": selector}}], "ports": [port]}],
-            },
-            opts=pulumi.ResourceOptions(parent=parent),
         )
         self._secret = Secret(
             f"{name}-peers",

@@ -12,6 +12,7 @@ import pulumi
 from components.in_pod.packaging import INSTALLER
 from components.pods.jobs.stage_fleet import StageFleet
 from components.pods.jobs.stager_job import RUN_STAGER, STAGER, StagerJob
+from components.pods.labels import stage_labels
 from components.pods.staged_weights import StagedWeights
 from components.pods.weight_source import PlacedVolume
 from stager.manifest import OWN_DIRECTORY
@@ -56,6 +57,23 @@ class StagePod:
     native_xet: bool = False
     environment: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     fleet: StageFleet | None = None
+    cache: str | None = None
+    """Key of the cache to make for the server (`KeptCache.key`). None: none."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of the pods. Those of other weights have others."""
+        return stage_labels(self.job.instance, self.job.component, self.weights.digest)
+
+    def job_spec(self, volume: PlacedVolume, deadline_seconds: int, *, watched: bool) -> dict[str, Any]:
+        """Returns the spec of the Job that stages one volume. `watched`: see `StagerJob.spec`."""
+        return self.job.spec(
+            deadline_seconds,
+            self.spec(volume),
+            pod_labels=self.labels,
+            watched=watched,
+            needs_credentials=self.needs_credentials,
+        )
 
     def spec(self, volume: PlacedVolume) -> dict[str, Any]:
         """Returns the spec of a Job's pod, which ends when the weights are staged."""
@@ -117,7 +135,14 @@ class StagePod:
             *(["--native-xet"] if self.native_xet else []),
             *(["--allow-unpinned"] if model.allow_unpinned else []),
             *([f"--lock={STAGER}/{LOCK_FILE}"] if self.has_lock else []),
+            *self._cache_arguments(),
         ]
+
+    def _cache_arguments(self) -> list[str]:
+        if self.cache is None:
+            return []
+        owner = self.job.security.makes_for
+        return [f"--cache={self.cache}", *([] if owner is None else [f"--cache-owner={owner}"])]
 
     def _environment(self) -> dict[str, pulumi.Input[str]]:
         """Returns the environment of both containers. The caller's environment takes precedence."""

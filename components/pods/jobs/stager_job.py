@@ -15,7 +15,7 @@ from components.in_pod import packaging
 from components.pods.additions import NONE_TO_JOBS, Additions
 from components.pods.labels import labels
 from components.pods.placement import HOSTNAME_LABEL, PodPlacement
-from components.pods.security import JobSecurity
+from components.pods.security import PodSecurity
 from components.pods.staged_weights import WEIGHTS_MOUNT
 from components.pods.weight_source import PlacedVolume
 
@@ -66,7 +66,7 @@ class StagerJob:
     """The nodes where the server runs."""
     program: pulumi.Input[str]
     """Name of the ConfigMap that holds the stager."""
-    security: JobSecurity
+    security: PodSecurity
     additions: Additions = NONE_TO_JOBS
 
     @property
@@ -80,11 +80,13 @@ class StagerJob:
         pod: Mapping[str, Any],
         nodes: int = 1,
         *,
+        pod_labels: Mapping[str, str] | None = None,
         watched: bool = False,
         needs_credentials: bool = False,
     ) -> dict[str, Any]:
         """Returns the spec of a Job that runs `pod` on `nodes` nodes in parallel, until success or the deadline.
 
+        `pod_labels`: labels of its pods. None: those of the component.
         `watched`: whether this program watches the Job, which may then fail at once on a final exit status. Pulumi's
         provider 4.25 recognizes a failed Job only by BackoffLimitExceeded or DeadlineExceeded. `needs_credentials`: do
         not count a pod that ended without credentials as an attempt.
@@ -106,7 +108,7 @@ class StagerJob:
                     *([{"action": "FailJob", "on_exit_codes": final}] if watched else []),
                 ]
             },
-            "template": self.additions.template({"labels": labels(self.instance, self.component)}, pod),
+            "template": self.additions.template({"labels": pod_labels or labels(self.instance, self.component)}, pod),
         }
 
     def pod(
@@ -176,7 +178,7 @@ class StagerJob:
             "command": list(command),
             "env": [{"name": variable, "value": variables[variable]} for variable in sorted(variables)],
             "resources": resources,
-            "security_context": self.security.container(),
+            **self.security.container(),
             "termination_message_policy": "FallbackToLogsOnError",
             "volume_mounts": [
                 {"name": "program", "mount_path": STAGER, "read_only": True},

@@ -15,6 +15,8 @@ from config.stack.sections.contradictions import contradictions, may_fan_out
 from config.stack.sections.eks_nodes import Capacity
 from config.stack.sections.engine import EncoderMode, Engine
 from config.stack.sections.fields import Section
+from config.stack.sections.metrics import Metrics, MetricsKind
+from config.stack.sections.network import Expose, Network
 from config.stack.sections.nodes import (
     Cluster,
     Fabric,
@@ -27,10 +29,10 @@ from config.stack.sections.nodes import (
     Taint,
     TaintEffect,
 )
-from config.stack.sections.pod import Pod, PodSettings, Security
+from config.stack.sections.pod import Pod, PodSettings, Security, SecurityProfile
 from config.stack.sections.promotion import Promotion
 from config.stack.sections.stage import Stage
-from config.stack.sections.weights import Model, Verification, Weights, WeightsKind
+from config.stack.sections.weights import Model, StagedRepository, Verification, Weights, WeightsKind
 
 __all__ = [
     "Aws",
@@ -40,11 +42,15 @@ __all__ = [
     "EksChoice",
     "EncoderMode",
     "Engine",
+    "Expose",
     "Fabric",
     "FabricKind",
     "GpuDirect",
     "Installation",
+    "Metrics",
+    "MetricsKind",
     "Model",
+    "Network",
     "NewEksCluster",
     "NodeKind",
     "Nodes",
@@ -54,8 +60,10 @@ __all__ = [
     "Promotion",
     "Section",
     "Security",
+    "SecurityProfile",
     "StackConfig",
     "Stage",
+    "StagedRepository",
     "Taint",
     "TaintEffect",
     "Verification",
@@ -86,9 +94,15 @@ class StackConfig(Section):
     engine: Engine
     """The inference server."""
     security: Security = Security()
-    """The user of the Jobs' pods."""
+    """The user and rights of all pods."""
+    network: Network = Network()
+    """Who may call the server, and what its pods may reach."""
     pod: Pod = Pod()
     """Additions to the pods."""
+    metrics: Metrics | None = None
+    """Prometheus metrics, alerts and a dashboard; unset: nothing is made for them."""
+    expose: Expose | None = None
+    """The paths that a Gateway of the cluster forwards to the server; unset: none."""
     promotion: Promotion = Promotion()
     """The stack that runs a release before this one."""
 

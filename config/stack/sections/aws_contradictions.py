@@ -78,8 +78,8 @@ def eks_weights_contradictions(weights: Weights, aws: Aws | None) -> Iterator[st
     """Faults of the weights' volume on an EKS node group."""
     if weights.kind is WeightsKind.LOCAL:
         yield (
-            "heavylift:weights.kind: 'local' has no meaning for nodes of kind eks, which are replaced, and its claim "
-            "ties every pod to one node: expected host-path"
+            "heavylift:weights.kind: 'local' has no meaning for nodes of kind eks, which have no names of their own, "
+            "and each volume is tied to its node by name: expected host-path"
         )
     if weights.kind is WeightsKind.CLAIM and aws is not None and aws.makes_cluster:
         yield (

@@ -16,10 +16,11 @@ from config.stack.sections.aws_contradictions import (
 )
 from config.stack.sections.engine import Engine
 from config.stack.sections.fields import AnySection
+from config.stack.sections.metrics import Metrics, metrics_contradictions
 from config.stack.sections.nodes import Fabric, NodeKind, Nodes, PodNetwork
-from config.stack.sections.pod import Security
+from config.stack.sections.pod import Security, SecurityProfile
 from config.stack.sections.stage import Stage
-from config.stack.sections.weights import Weights, WeightsKind
+from config.stack.sections.weights import Model, Weights, WeightsKind
 
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
@@ -30,8 +31,8 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     security = _sound(Security, sections.get("security", {}))
     engine = _sound(Engine, sections.get("engine"))
     aws = _sound(Aws, sections.get("aws"))
-    if security and weights:
-        yield from _security_contradictions(security, weights)
+    if security:
+        yield from _security_contradictions(security, weights, nodes)
     if nodes:
         yield from _fabric_contradictions(nodes.fabric)
         yield from _place_contradictions(sections, nodes, aws)
@@ -43,8 +44,12 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
         yield from _volume_contradictions(nodes, weights)
         if nodes.kind is NodeKind.EKS:
             yield from eks_weights_contradictions(weights, aws)
+    yield from metrics_contradictions(_sound(Metrics, sections.get("metrics")), engine)
+    model = _sound(Model, sections.get("model"))
     if stage:
         yield from _source_contradictions(stage)
+    if model:
+        yield from _draft_contradictions(model, stage, engine)
     if nodes and weights and stage:
         yield from _fan_out_contradictions(nodes, weights, stage)
 
@@ -106,19 +111,61 @@ def _volume_contradictions(nodes: Nodes, weights: Weights) -> Iterator[str]:
         yield (
             f"heavylift:weights.path: is missing: kind {kind} expects a directory here or in heavylift:nodes.nvme_path"
         )
-    if kind is WeightsKind.LOCAL and nodes.kind is NodeKind.BARE_METAL and (nodes.total != 1 or not nodes.names):
+    if weights.cache and kind is WeightsKind.CLAIM and nodes.total > 1:
         yield (
-            f"heavylift:weights.kind: 'local' with {len(nodes.names)} nodes: expected one name in nodes.names, "
-            "since its claim ties every pod to one node; use host-path for several"
+            f"heavylift:weights.cache: is true, and the servers of {nodes.total} nodes would write to one claim: "
+            "expected it to be left out, or kind local or host-path, where each node has a directory of its own"
+        )
+    if kind is WeightsKind.LOCAL and nodes.kind is NodeKind.BARE_METAL and not nodes.names:
+        yield (
+            "heavylift:weights.kind: 'local' without nodes.names: expected the names of the nodes, since each has a "
+            "volume of its own, or kind host-path"
         )
 
 
-def _security_contradictions(security: Security, weights: Weights) -> Iterator[str]:
-    if weights.kind is WeightsKind.HOST_PATH and security.group is not None and security.user is None:
+def _security_contradictions(security: Security, weights: Weights | None, nodes: Nodes | None) -> Iterator[str]:
+    yield from _profile_contradictions(security, weights, nodes)
+    on_nodes = weights is not None and weights.kind is WeightsKind.HOST_PATH
+    if on_nodes and security.group is not None and security.user is None:
         yield (
             f"heavylift:security.group: {security.group} has no meaning for kind host-path without a user: expected "
             "heavylift:security.user too, or neither"
         )
+
+
+def _draft_contradictions(model: Model, stage: Stage | None, engine: Engine | None) -> Iterator[str]:
+    draft = model.draft
+    if draft is None:
+        if stage and stage.draft_lock is not None:
+            yield (
+                f"heavylift:stage.draft_lock: '{stage.draft_lock}' has no meaning without heavylift:model.draft: "
+                "expected both or neither"
+            )
+        return
+    if engine and engine.speculative_tokens is None:
+        yield (
+            "heavylift:engine.speculative_tokens: is missing: heavylift:model.draft expects the number of tokens to "
+            "draft at a time, such as 3"
+        )
+    if (draft.repository, draft.revision) == (model.repository, model.revision):
+        yield f"heavylift:model.draft: '{draft.repository}' is the served model itself: expected a smaller model"
+
+
+def _profile_contradictions(security: Security, weights: Weights | None, nodes: Nodes | None) -> Iterator[str]:
+    """What a stated profile refuses. One that is left out allows each of these."""
+    profile = security.profile
+    key = f"heavylift:security.profile: '{profile}'"
+    if profile is SecurityProfile.RESTRICTED and security.user == 0:
+        yield f"{key} does not allow security.user 0: expected another user, or the profile to be left out"
+    if profile not in (SecurityProfile.RESTRICTED, SecurityProfile.BASELINE):
+        return
+    if weights and weights.kind is WeightsKind.HOST_PATH:
+        yield (
+            f"{key} does not allow the hostPath volume of weights.kind host-path: expected local or claim, or the "
+            "profile to be left out, by which the server has all of restricted but the volume"
+        )
+    if nodes and nodes.fabric and nodes.fabric.network is PodNetwork.HOST:
+        yield f"{key} does not allow nodes.fabric.network 'host': expected 'pod', or the profile to be left out"
 
 
 def _source_contradictions(stage: Stage) -> Iterator[str]:

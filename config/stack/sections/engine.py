@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, Strict, StrictBool
 
 from config.engine_name import EngineName
+from config.load_format import LoadFormat
 from config.quantity import Quantity
 from config.stack.sections.fields import Count, ListenAddress, Section, Text
 
@@ -22,7 +23,7 @@ class Engine(Section):
     """The inference server. Unset values follow from the plan, or are the engine's defaults."""
 
     name: EngineName
-    """`vllm` or `llama.cpp`."""
+    """`vllm`, `sglang` or `llama.cpp`."""
     version: Text
     """Version of the engine in the image. Determines its flags and defaults."""
     image: Text
@@ -66,7 +67,8 @@ class Engine(Section):
     max_lora_rank: Count | None = None
     """Largest rank of an adapter: 1, 8, 16, 32, 64, 128, 256, 320 or 512; unset: 16."""
     speculative_tokens: Count | None = None
-    """Speculative decoding: tokens that the checkpoint's own layers for multi-token prediction (MTP) draft."""
+    """Speculative decoding: tokens that `model.draft` drafts at a time; without it, those that the checkpoint's own
+    layers for multi-token prediction (MTP) draft."""
     yarn_factor: Annotated[float, Strict(), Field(gt=1, allow_inf_nan=False)] | None = None
     """Stretch the context by so much with YaRN, above 1, as the model's makers document it."""
     yarn_original_context: Count | None = None
@@ -78,8 +80,20 @@ class Engine(Section):
     balancing."""
     cpu_offload_gb: Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)] | None = None
     """GiB of the weights of each GPU to keep in host memory. Slow: each step reads them over PCIe."""
+    kv_offload: Quantity | None = None
+    """Host memory for KV cache blocks that leave the GPUs, so that prompts seen before need no new prefill; of each
+    server, or of each of its data-parallel ranks. It is in `/dev/shm` and counts in the pod's memory."""
+    max_num_queued_reqs: Count | None = None
+    """Requests, running and waiting, beyond which a server answers 503, so that clients can try another one. Unset: no
+    limit."""
+    load_format: LoadFormat | None = None
+    """How vLLM reads weights: `fastsafetensors`, `instanttensor` or `runai_streamer`, each of a package that the image
+    must have. Unset: vLLM's own reader."""
     expert_offload: StrictBool = False
     """llama.cpp: keep the experts in host memory. Slow; for models that do not fit into GPU memory."""
+    sleep_idle_seconds: Count | None = None
+    """llama.cpp: seconds without a request after which the model leaves the memory. The next request loads it again.
+    Unset: it stays."""
     served_name: Text | None = None
     """Name of the model in clients' requests. Unset: model.repository."""
     host: ListenAddress = "0.0.0.0"  # noqa: S104 - the pod's own network

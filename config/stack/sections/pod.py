@@ -1,6 +1,7 @@
-"""`heavylift:pod` and `heavylift:security`: what a stack adds to its pods, and the user that its Jobs run as."""
+"""`heavylift:pod` and `heavylift:security`: what a stack adds to its pods, and the user and rights that they have."""
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, Strict
@@ -11,16 +12,29 @@ Identity = Annotated[int, Strict(), Field(ge=0, lt=2**31 - 1)]
 """A numeric user or group, as pods have it."""
 
 
-class Security(Section):
-    """The user and group of the Jobs that stage and prune weights."""
+class SecurityProfile(StrEnum):
+    """What the pods' security fields allow, by the names of the Pod Security levels."""
 
+    RESTRICTED = "restricted"
+    BASELINE = "baseline"
+    NONE = "none"
+
+
+class Security(Section):
+    """The user and rights of all pods. By default they meet the Pod Security level `restricted`, but for what a
+    directory of the node needs: its volume, and Jobs of the image's own user."""
+
+    profile: SecurityProfile | None = None
+    """`restricted`: no root, a read-only root file system, no capabilities, the runtime's seccomp profile. `baseline`:
+    the user and file system of the images, without privilege escalation. `none`: no security fields, for clusters that
+    set them. Unset: `restricted`; for the Jobs of `weights.kind: host-path` and of user 0, `baseline`."""
     user: Identity | None = None
-    """Numeric user of the Jobs' pods. A user other than 0 gets what Pod Security level `restricted` requires. 0: root,
-    for storage that only root can write. Unset: 2000; for `weights.kind: host-path` the image's own, which is usually
-    root, as the nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
+    """Numeric user of the pods. 0: root for the Jobs, for storage that only root can write; the server then runs as
+    user 2000. Unset: 2000; for the Jobs of `weights.kind: host-path` the image's own, which is usually root, as the
+    nodes' directories are root's. `baseline` and `restricted` refuse a `hostPath` volume to any user."""
     group: Identity | None = None
-    """Numeric group of the Jobs' pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that.
-    Unset: the number of the user."""
+    """Numeric group of the pods. Kubernetes lets it write to a claim (`fsGroup`) if the storage supports that. Devices
+    of AMD GPUs may need the group `render` of the nodes. Unset: the number of the user."""
 
 
 class PodSettings(Section):

@@ -23,6 +23,8 @@ class Stage(Section):
     ranges. Files are verified as always; an interrupted file starts again. Untested against a Xet server."""
     lock: Text | None = None
     """Path of a weights lock file. Only the files that it lists are staged."""
+    draft_lock: Text | None = None
+    """Path of a weights lock file of `model.draft`. Only the files that it lists are staged."""
     bandwidth: Bandwidth | None = None
     """Bandwidth to the hub or mirror, such as `10 Gbit/s`, which all nodes of the site share. Determines the Jobs'
     deadline."""

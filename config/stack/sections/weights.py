@@ -11,11 +11,11 @@ from config.stack.sections.fields import AbsolutePath, Count, Repository, Sectio
 from stager.listing import FULL_COMMIT
 
 
-class Model(Section):
-    """The weights: one repository at one revision."""
+class StagedRepository(Section):
+    """Weights to stage: one repository at one revision."""
 
     repository: Repository
-    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`. The server serves under this name."""
+    """Repository on the model hub, such as `moonshotai/Kimi-K2.5`."""
     allow_unpinned: StrictBool = False
     """Accept a branch as revision. A branch can stage different weights on different days."""
     revision: Text
@@ -29,6 +29,14 @@ class Model(Section):
         if info.data.get("allow_unpinned") is False and not FULL_COMMIT.fullmatch(revision):
             raise ValueError("is not a full commit: expected 40 hex digits, or set allow_unpinned: true")
         return revision
+
+
+class Model(StagedRepository):
+    """The weights: one repository at one revision."""
+
+    draft: StagedRepository | None = None
+    """A small model that drafts tokens, which the served model verifies (speculative decoding), staged and verified as
+    the model is. Needs `engine.speculative_tokens`. Unset: none."""
 
 
 class WeightsKind(StrEnum):
@@ -50,8 +58,8 @@ class Weights(Section):
     """The volume of the weights."""
 
     kind: WeightsKind
-    """`local`: a PersistentVolume on the node's disk. `host-path`: a directory of the node. `claim`: a
-    PersistentVolumeClaim from a storage class."""
+    """`local`: a PersistentVolume on each node's disk, for nodes with names. `host-path`: a directory of each node.
+    `claim`: a PersistentVolumeClaim from a storage class."""
     path: AbsolutePath | None = None
     """Directory on the nodes for `local` and `host-path`; unset: nodes.nvme_path."""
     storage_class: Text | None = None
@@ -65,6 +73,10 @@ class Weights(Section):
     `keep_revisions`, because the next revision needs room beside them. Unset: nothing is removed."""
     retain: StrictBool = True
     """Keep the volume when the stack is destroyed."""
+    cache: StrictBool = False
+    """Keep what vLLM compiles and tunes at its start in a directory beside the weights, so that the next start with the
+    same image need not. Takes 20 GiB of the volume. A release of another image makes a directory of its own, and
+    `keep_newest` removes the old one."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
     read_bandwidth: Bandwidth | None = None

@@ -142,10 +142,12 @@ def stage_pool(
     tokens_in_flight: int,
     prefix_caching: bool,
     rules: PoolRules,
+    drafted: int = 0,
 ) -> Pool:
     """The pool of the stage that holds these layers.
 
-    `tokens_in_flight`: tokens of unfinished batches, which a window keeps beside its own.
+    `tokens_in_flight`: tokens of unfinished batches, which a window keeps beside its own. `drafted`: tokens that are
+    drafted at a time, for each of which linear attention keeps a state.
     """
     if isinstance(shape.attention, CompressedAttention):
         packed = packed_blocks(shape.attention, layers, tokens_in_flight)
@@ -160,7 +162,7 @@ def stage_pool(
         raise ValueError("a pipeline stage without a full attention layer has no formula")
     size = _group_size(growing, others, rules.group_factor)
     if "linear" in kinds or "mamba" in kinds:
-        block, fixed = _with_states(shape, per_layer, tp, prefix_caching=prefix_caching, rules=rules)
+        block, fixed = _with_states(shape, per_layer, tp, prefix_caching=prefix_caching, rules=rules, drafted=drafted)
         page = block * per_layer
     else:
         window = _grouped_bytes(shape.windowed, dtype, tp) if shape.windowed else per_layer
@@ -177,16 +179,18 @@ def stage_pool(
     )
 
 
-def _with_states(shape: Shape, per_layer: int, tp: int, *, prefix_caching: bool, rules: PoolRules) -> tuple[int, int]:
+def _with_states(
+    shape: Shape, per_layer: int, tp: int, *, prefix_caching: bool, rules: PoolRules, drafted: int
+) -> tuple[int, int]:
     """Tokens of a block, and blocks per group of layers that keep a state of a sequence."""
     checkpoints = prefix_caching and rules.prefill_checkpoints
-    fixed = (3 if checkpoints else 2) if prefix_caching else 1
+    fixed = ((3 if checkpoints else 2) if prefix_caching else 1) + drafted
     if shape.mamba:
         return _hybrid_block(mamba_state_bytes(shape.mamba, tp), per_layer, DEFAULT_BLOCK), fixed
     if shape.linear is None:
         raise ValueError("linear layers without a linear attention have no formula")
     alignment = _CHECKPOINT_TOKENS if checkpoints else DEFAULT_BLOCK
-    return _hybrid_block(linear_state_bytes(shape.linear, tp), per_layer, alignment), fixed
+    return _hybrid_block(linear_state_bytes(shape.linear, tp, drafted), per_layer, alignment), fixed
 
 
 def _window_blocks(shape: Shape, kinds: list[str], block: int, tokens_in_flight: int) -> int:
@@ -219,7 +223,8 @@ def mamba_state_bytes(mamba: Mamba, tp: int) -> int:
     )
 
 
-def linear_state_bytes(linear: LinearAttention, tp: int) -> int:
-    """Bytes of one layer's state per sequence: the recurrent matrix in fp32 and the convolution's tail in 16 bits."""
-    recurrent = linear.value_heads // tp * linear.key_dim * linear.value_dim * 4
-    return recurrent + linear.channels // tp * (linear.kernel - 1) * 2
+def linear_state_bytes(linear: LinearAttention, tp: int, drafted: int = 0) -> int:
+    """Bytes of one layer's state per sequence: the recurrent matrix, and the convolution's tail in 16 bits, which is
+    longer by the tokens that are drafted."""
+    recurrent = linear.value_heads // tp * linear.key_dim * linear.value_dim * linear.state_bytes
+    return recurrent + linear.channels // tp * (linear.kernel - 1 + drafted) * 2

@@ -38,14 +38,21 @@ before it they run by Marlin (issue 23278)."""
 _UNPADDED_TRITON_SINCE = Version(0, 33, 0)
 """The release that the oracle is of; 0.14.1 still padded the hidden state."""
 
+_SPARSE_WORKSPACE_SINCE = Version(0, 33, 0)
+"""The release that the oracle is of; earlier ones were not compared."""
+
+_CONTEXTS = 5
+"""Contexts of keys that sparse prefill has room for (`get_prefill_workspace_size`)."""
+
 
 def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[str, float]) -> dict[str, float]:
     """Bytes on one GPU of the stage with these layers, by what they are for; `tensors`: its checkpoint's, by group."""
     made = {
-        "rotary_table": float(resolved.model.shape.rotary_table),
-        "latent_copies": _latent_copies(resolved, len(layers) + resolved.drafts),
+        "rotary_table": _rotary_tables(resolved, layers),
+        "latent_copies": _latent_copies(resolved, len(layers) + resolved.drafts_in(layers)),
         "indexer_buffers": _indexer_buffers(resolved, layers),
         "padded_queries": _padded_queries(resolved),
+        "sparse_workspace": _sparse_workspace(resolved),
         "deep_states": _deep_states(resolved) if layers.start == 0 else 0.0,
         "packed_scales": _packed_scales(resolved, tensors),
         "zero_points": _zero_points(resolved, tensors),
@@ -53,6 +60,16 @@ def made_while_loading(resolved: ResolvedRequest, layers: range, tensors: dict[s
         "workspace": float(_DECODE_WORKSPACE.get(resolved.backend.name, 0)) if resolved.backend else 0.0,
     }
     return {name: size for name, size in made.items() if size}
+
+
+def _rotary_tables(resolved: ResolvedRequest, layers: range) -> float:
+    """The tables of rotary positions: of compressed attention, those that the layers of this stage need."""
+    shape = resolved.model.shape
+    if not isinstance(shape.attention, CompressedAttention):
+        return float(shape.rotary_table)
+    ratios = shape.attention.ratios
+    needed = {ratios[layer] == 0 for layer in layers}
+    return shape.rotary_table * len(needed) / len({ratio == 0 for ratio in ratios})
 
 
 def _latent_copies(resolved: ResolvedRequest, layers: int) -> float:
@@ -75,12 +92,19 @@ def _indexer_buffers(resolved: ResolvedRequest, layers: range) -> float:
     if not isinstance(attention, LatentAttention) or attention.indexer is None:
         return 0.0
     own = sum(1 for layer in attention.indexer.layers if layer in layers)
-    own += resolved.drafts
+    own += resolved.drafts_in(layers)
     # The layers that draft have a buffer for a batch of their own (model_executor/models/deepseek_mtp.py).
-    rows = resolved.batched_tokens * (1 + resolved.drafts) + own * (resolved.sequences + 1)
+    rows = resolved.batched_tokens * (1 + resolved.drafts_in(layers)) + own * (
+        resolved.sequences * _queries(resolved) + 1
+    )
     keys = own * attention.indexer.head_dim * resolved.model.shape.hidden
     stored = resolved.model.quantization.scheme("model.layers.0.self_attn.indexer.wk").bits
     return rows * attention.indexer.chosen * _INDEX_BYTES + keys * (16 - stored) / 8
+
+
+def _queries(resolved: ResolvedRequest) -> int:
+    """Queries of a sequence in a step: the last token, and those that are drafted."""
+    return 1 + (resolved.request.speculative_tokens or 0)
 
 
 def _padded_queries(resolved: ResolvedRequest) -> float:
@@ -94,6 +118,39 @@ def _padded_queries(resolved: ResolvedRequest) -> float:
         return 0.0
     padded = ceil(heads / _PADDED_HEADS) * _PADDED_HEADS
     return resolved.batched_tokens * padded * (attention.kv_rank + attention.rope_dim) * 2.0
+
+
+def _sparse_workspace(resolved: ResolvedRequest) -> float:
+    """What FlashMLA's sparse kernel reserves where the cache is fp8: five contexts of keys in 16 bits, and a batch of
+    queries and outputs, each as they are and with padded heads (v1/attention/backends/mla/flashmla_sparse.py)."""
+    attention = resolved.model.shape.attention
+    if not _has_sparse_workspace(resolved) or not isinstance(attention, LatentAttention):
+        return 0.0
+    row = attention.kv_rank + attention.rope_dim
+    heads = attention.heads / resolved.layout.tp
+    padded = ceil(heads / _PADDED_HEADS) * _PADDED_HEADS
+    of_batch = resolved.batched_tokens * (heads + padded) * (row + attention.kv_rank) * 2.0
+    return of_batch + longest_context(resolved) * bytes_per_token_of_context(resolved)
+
+
+def longest_context(resolved: ResolvedRequest) -> int:
+    """The context that the engine is started with, or the model's."""
+    return resolved.request.max_model_len or resolved.max_context
+
+
+def bytes_per_token_of_context(resolved: ResolvedRequest) -> float:
+    """Bytes on each GPU, beside the cache, for each token of the context: those of the sparse kernel's keys."""
+    attention = resolved.model.shape.attention
+    if not _has_sparse_workspace(resolved) or not isinstance(attention, LatentAttention):
+        return 0.0
+    return _CONTEXTS * (attention.kv_rank + attention.rope_dim) * 2.0
+
+
+def _has_sparse_workspace(resolved: ResolvedRequest) -> bool:
+    backend = resolved.backend
+    if backend is None or backend.name != "FLASHMLA_SPARSE" or resolved.version < _SPARSE_WORKSPACE_SINCE:
+        return False
+    return is_fp8(resolved.kv_cache_dtype)
 
 
 def _deep_states(resolved: ResolvedRequest) -> float:
@@ -126,11 +183,24 @@ def _padded_experts(resolved: ResolvedRequest, tensors: dict[str, float]) -> flo
     experts, scheme = resolved.model.shape.experts, resolved.model.expert_scheme
     if experts is None or scheme not in (MXFP4, NVFP4):
         return 0.0
-    of_width, of_hidden, of_scales = _tiles(resolved, scheme, experts)
-    width = experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.gpus // resolved.layout.pp)
-    padded = ceil(width / of_width) * of_width / width * ceil(experts.hidden / of_hidden) * of_hidden / experts.hidden
+    of_scales = _tiles(resolved, scheme, experts)[2]
+    width, hidden = padded_experts(resolved, experts)
+    padded = width / _expert_width(resolved, experts) * hidden / experts.hidden
     scales = of_scales * scheme.scale_bytes / (scheme.group * scheme.bits / 8 + scheme.scale_bytes)
     return tensors.get("routed_experts", 0.0) * (padded * (1 + scales) - 1)
+
+
+def padded_experts(resolved: ResolvedRequest, experts: Experts) -> tuple[float, int]:
+    """The width of an expert on one GPU and that of its hidden state, as the kernels hold them."""
+    scheme, width = resolved.model.expert_scheme, _expert_width(resolved, experts)
+    if scheme not in (MXFP4, NVFP4):
+        return width, experts.hidden
+    of_width, of_hidden, _ = _tiles(resolved, scheme, experts)
+    return ceil(width / of_width) * of_width, ceil(experts.hidden / of_hidden) * of_hidden
+
+
+def _expert_width(resolved: ResolvedRequest, experts: Experts) -> float:
+    return experts.width / (1 if resolved.layout.ep > 1 else resolved.layout.gpus // resolved.layout.pp)
 
 
 def _tiles(resolved: ResolvedRequest, scheme: Scheme, experts: Experts) -> tuple[int, int, float]:
@@ -143,6 +213,8 @@ def _tiles(resolved: ResolvedRequest, scheme: Scheme, experts: Experts) -> tuple
             return 256, 256, 0.0
         case 9 if not experts.biased or resolved.version < _TRITON_EXPERTS_SINCE:
             # Triton's kernels serve gpt-oss alone, whose experts have biases.
+            return 128, 256, 0.0
+        case 9 if resolved.request.max_loras is not None:
             return 128, 256, 0.0
         case 9 if resolved.version < _UNPADDED_TRITON_SINCE:
             return 64, 256, 0.0

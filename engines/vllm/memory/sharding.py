@@ -1,16 +1,10 @@
-"""Bytes of weights on one GPU, by pipeline stage, as vLLM shards them.
-
-Layers are split as `vllm/distributed/utils.py get_pp_indices` does (0.33.0); what tensor parallelism cuts and what it
-copies is stated per group in `config.checkpoint.tensors`. Everything is even between the ranks of a stage.
-"""
+"""What vLLM holds on each pipeline stage: `vllm/distributed/utils.py get_pp_indices` (0.33.0)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate
 
-from config.checkpoint.tensors import MTP_COPIES, Place, Sharding, TensorGroup
-from engines.plan import Layout
+from config.checkpoint.tensors import Place
 
 
 def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
@@ -26,61 +20,15 @@ def stage_layers(layers: int, stages: int) -> tuple[range, ...]:
     return tuple(range(end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
-def stage_weights(
-    groups: Sequence[TensorGroup],
-    layers: range,
-    layout: Layout,
-    *,
-    first: bool,
-    last: bool,
-    kv_heads: int,
-    window_kv_heads: int,
-    vision_whole: bool,
-    tied: bool,
-    drafts: bool,
-) -> dict[str, float]:
-    """Bytes on one GPU of a stage by group.
-
-    `vision_whole`: the vision encoder is data-parallel, so each rank holds all of it. `tied`: the head is the
-    embedding, which the last stage then needs too. `drafts`: the layers for multi-token prediction are loaded.
-    """
-    present = {
-        Place.LAYERS: True,
-        Place.EMBEDDING: first or (last and tied),
-        Place.HEAD: last,
-        Place.VISION: first,
-        Place.MTP: drafts and last,
-    }
-    sums: dict[str, float] = {}
-    for group in groups:
-        if not present[group.place] or group.group == MTP_COPIES:
-            continue
-        size = group.bytes_within(layers) if group.place is Place.LAYERS else group.bytes
-        parts = _parts(_sharding(group, layout), layout, kv_heads, window_kv_heads, vision_whole=vision_whole)
-        sums[group.group] = sums.get(group.group, 0.0) + size / parts
-    return sums
+_EMBEDDING_AND_HEAD = (
+    *("gpt_oss", "mixtral", "nemotron_h", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text"),
+    *("gemma3_text", "gemma4_text"),  # whose head is the embedding
+)
+_EMBEDDING = ("qwen3_5_moe_text", "qwen3_5_text")
 
 
-def _sharding(group: TensorGroup, layout: Layout) -> Sharding:
-    """How a group is cut: shared experts are whole where each rank of a tensor-parallel group takes other tokens to the
-    experts (vllm/config/parallel.py `use_sequence_parallel_moe`, 0.33.0)."""
-    sequence_parallel = layout.ep > 1 and layout.tp > 1 and layout.dp > 1
-    return Sharding.WHOLE if group.group == "shared_experts" and sequence_parallel else group.sharding
-
-
-def _parts(sharding: Sharding, layout: Layout, kv_heads: int, window_kv_heads: int, *, vision_whole: bool) -> int:
-    """The number of parts of a group."""
-    match sharding:
-        case Sharding.SPLIT:
-            return layout.tp
-        case Sharding.WHOLE:
-            return 1
-        case Sharding.KEY_VALUE:
-            return min(layout.tp, kv_heads)
-        case Sharding.WINDOW_KEY_VALUE:
-            return min(layout.tp, window_kv_heads)
-        case Sharding.EXPERT:
-            # All ranks of a stage share the experts, spread or cut (vLLM 0.33.0, fused_moe/config.py).
-            return layout.tp * layout.dp * layout.pcp
-        case Sharding.VISION:
-            return 1 if vision_whole else layout.tp
+def held_everywhere(model_type: str) -> frozenset[Place]:
+    """What vLLM's class of a model type makes on each pipeline stage (vllm/model_executor/models, 0.33.0)."""
+    if model_type in _EMBEDDING_AND_HEAD:
+        return frozenset({Place.EMBEDDING, Place.HEAD})
+    return frozenset({Place.EMBEDDING}) if model_type in _EMBEDDING else frozenset()

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
+from config.catalogue import overheads
 from config.checkpoint.quantization import FP8_BLOCK
+from config.checkpoint.shape import Shape
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
+from engines.sharding import stage_weights
 from engines.vllm.memory.adapters import adapter_bytes
 from engines.vllm.memory.attention_backend import Backend
 from engines.vllm.memory.calibration import observed
 from engines.vllm.memory.kv_cache import Pool, stage_pool
-from engines.vllm.memory.loading import made_while_loading
+from engines.vllm.memory.loading import bytes_per_token_of_context, longest_context, made_while_loading
 from engines.vllm.memory.nearness import Conditions, Distance, distances
 from engines.vllm.memory.overhead import Overhead, Workload, overhead
-from engines.vllm.memory.sharding import stage_layers, stage_weights
+from engines.vllm.memory.sharding import held_everywhere, stage_layers
 from engines.vllm.release_facts import pool_rules
 from engines.vllm.resolved_request import ResolvedRequest
 
@@ -28,8 +31,38 @@ class PipelineStage:
     weights: float
     overhead: Overhead
     pool: Pool
-    kv_likely: float
-    kv_worst: float
+    left_likely: float
+    """Bytes beside weights and overhead; negative: there are too few."""
+    left_worst: float
+    context: int
+    """The context of which the weights have what grows with it."""
+    per_context: tuple[float, float]
+    """What they and the overhead have for each token of it: [worst, likely]."""
+
+    @property
+    def kv_likely(self) -> float:
+        """Bytes for the cache at the likely end."""
+        return max(0.0, self.left_likely)
+
+    @property
+    def kv_worst(self) -> float:
+        """Bytes for the cache at the worst end."""
+        return max(0.0, self.left_worst)
+
+    def longest(self, *, worst: bool) -> int:
+        """Tokens of the longest request that fits, with what the engine reserves for a context of that length."""
+        left, grows = (self.left_worst if worst else self.left_likely), self.per_context[0 if worst else 1]
+
+        def holds(context: int) -> int:
+            return self.pool.longest_request(self.pool.blocks(max(0.0, left - grows * (context - self.context))))
+
+        if not grows:
+            return holds(self.context)
+        low, high = 0, holds(0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if holds(middle) >= middle else (low, middle - 1)
+        return low
 
     def rounded(self) -> StageMemory:
         """In GiB, to two decimals."""
@@ -72,10 +105,7 @@ class Memory:
 
     def longest(self, *, worst: bool) -> int:
         """Tokens of the longest request that fits."""
-        return min(
-            stage.pool.longest_request(stage.pool.blocks(stage.kv_worst if worst else stage.kv_likely))
-            for stage in self.stages
-        )
+        return min(stage.longest(worst=worst) for stage in self.stages)
 
     def per_gpu(self) -> PerGpu:
         """The fullest GPU in GiB, to two decimals."""
@@ -106,9 +136,11 @@ def weights_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
     """Bytes on one GPU of a stage after loading: the checkpoint's tensors, and those made from them."""
     layers = stage_layers(resolved.model.shape.layers, resolved.layout.pp)[index]
     tensors = tensors_by_group(resolved, index)
-    adapters = adapter_bytes(resolved, len(layers))
+    adapters = adapter_bytes(resolved, layers)
     held = tensors | made_while_loading(resolved, layers, tensors) | _balanced_experts(resolved, layers, tensors)
     held |= {"adapters": adapters} if adapters else {}
+    if resolved.draft is not None and index == resolved.layout.pp - 1:
+        held["draft_model"] = sum(weights_by_group(resolved.draft, 0).values())
     return held | _kept_in_host_memory(resolved, tensors)
 
 
@@ -151,6 +183,7 @@ def tensors_by_group(resolved: ResolvedRequest, index: int) -> dict[str, float]:
         vision_whole=resolved.request.mm_encoder_tp_mode == "data",
         tied=resolved.model.shape.tied_embeddings,
         drafts=resolved.drafts > 0,
+        everywhere=held_everywhere(resolved.model_type),
     )
 
 
@@ -158,14 +191,42 @@ def _stage(
     resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, budget: int, backend: Backend
 ) -> PipelineStage:
     weights = sum(weights_by_group(resolved, index).values())
-    workload = _workload(resolved, last=index == len(ranges) - 1, first=index == 0)
-    far = sum(distance.widening for distance in unlike_observed(resolved))
-    beside = replace(overhead(workload, resolved.version, weights, _reserve(resolved)), widening=far)
+    beside = _overhead(resolved, weights, last=index == len(ranges) - 1, first=index == 0)
+    if resolved.draft is not None:
+        pool = _with_draft_model(resolved, resolved.draft, ranges[index], backend)
+    else:
+        pool = _with_drafts(resolved, ranges[index], backend)
+    given = resolved.request.available_kv_gib
+    left, grows = budget - weights, bytes_per_token_of_context(resolved) if given is None else 0.0
+    return PipelineStage(
+        layers=ranges[index],
+        weights=weights,
+        overhead=beside,
+        pool=pool,
+        left_likely=given * GIB if given is not None else left - beside.likely,
+        left_worst=given * GIB if given is not None else left - beside.worst,
+        context=longest_context(resolved),
+        per_context=(grows * (1 + overheads().weights_share), grows),
+    )
+
+
+def _overhead(resolved: ResolvedRequest, weights: float, *, last: bool, first: bool) -> Overhead:
+    """The overhead of a stage. The draft model runs after the target, so that the larger peak of the two counts."""
+    reserve = _reserve(resolved)
+    beside = overhead(_workload(resolved, last=last, first=first), resolved.version, weights, reserve)
+    if resolved.draft is not None:
+        drafting = overhead(_workload(resolved.draft, last=True, first=True), resolved.version, weights, reserve)
+        beside = replace(beside, activation=max(beside.activation, drafting.activation))
+    return replace(beside, widening=sum(distance.widening for distance in unlike_observed(resolved)))
+
+
+def _pool(resolved: ResolvedRequest, shape: Shape, layers: range, backend: Backend) -> Pool:
+    """The pool of these layers of a shape."""
     rules = pool_rules(resolved.version)
     batches = resolved.layout.pp + 1 if rules.batches_in_flight else 1
-    pool = stage_pool(
-        resolved.model.shape,
-        ranges[index],
+    return stage_pool(
+        shape,
+        layers,
         dtype=resolved.kv_cache_dtype,
         tp=resolved.layout.tp,
         dcp=resolved.layout.dcp,
@@ -174,23 +235,34 @@ def _stage(
         tokens_in_flight=resolved.batched_tokens * batches,
         prefix_caching=resolved.request.enable_prefix_caching,
         rules=rules,
-    )
-    pool = _with_drafts(pool, len(ranges[index]), resolved.drafts)
-    given = resolved.request.available_kv_gib
-    left = budget - weights
-    return PipelineStage(
-        layers=ranges[index],
-        weights=weights,
-        overhead=beside,
-        pool=pool,
-        kv_likely=given * GIB if given is not None else max(0.0, left - beside.likely),
-        kv_worst=given * GIB if given is not None else max(0.0, left - beside.worst),
+        drafted=(resolved.request.speculative_tokens or 0) if resolved.drafts else 0,
     )
 
 
-def _with_drafts(pool: Pool, layers: int, drafts: int) -> Pool:
-    """The pool with the cache of layers for multi-token prediction, which are like the others of the stage."""
-    per_block, per_token = pool.block_bytes // layers, pool.bytes_per_token // layers
+def _with_draft_model(resolved: ResolvedRequest, draft: ResolvedRequest, layers: range, backend: Backend) -> Pool:
+    """The pool of a stage with the layers of the draft model, which vLLM plans as if they were the target's
+    (vllm/v1/worker/gpu/attn_utils.py get_kv_cache_spec, 0.33.0)."""
+    target, other = resolved.model.shape, draft.model.shape
+    if {*target.layer_kinds, *other.layer_kinds} == {"full"}:
+        pool = _pool(resolved, target, layers, backend)
+        own = _pool(draft, other, range(other.layers), backend)
+        return replace(
+            pool,
+            block_bytes=pool.block_bytes + own.block_bytes,
+            bytes_per_token=pool.bytes_per_token + own.bytes_per_token,
+        )
+    kinds = (*(target.layer_kinds[layer] for layer in layers), *other.layer_kinds)
+    return _pool(resolved, replace(target, layer_kinds=kinds), range(len(kinds)), backend)
+
+
+def _with_drafts(resolved: ResolvedRequest, layers: range, backend: Backend) -> Pool:
+    """The pool of a stage with the layers for multi-token prediction, which are like its others that grow."""
+    shape, drafts = resolved.model.shape, resolved.drafts_in(layers)
+    if drafts and shape.linear is not None:
+        kinds = (*(shape.layer_kinds[layer] for layer in layers), *["full"] * drafts)
+        return _pool(resolved, replace(shape, layer_kinds=kinds), range(len(kinds)), backend)
+    pool = _pool(resolved, shape, layers, backend)
+    per_block, per_token = pool.block_bytes // len(layers), pool.bytes_per_token // len(layers)
     return replace(
         pool,
         block_bytes=pool.block_bytes + drafts * per_block,

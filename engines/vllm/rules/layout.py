@@ -7,9 +7,7 @@ from math import ceil
 
 from config.checkpoint.attention import CompressedAttention, GroupedAttention, LatentAttention
 from engines.finding import Finding, rejected, unknown, warning
-from engines.plan import Layout
-from engines.request import FitRequest
-from engines.rules.deployment import check_pods
+from engines.rules.layout import check_fabric, check_size
 from engines.vllm.memory.sharding import stage_layers
 from engines.vllm.resolved_request import ResolvedRequest
 
@@ -26,39 +24,6 @@ def check_layout(resolved: ResolvedRequest) -> Iterator[Finding]:
     yield from _prompts(resolved)
     yield from _experts(resolved)
     yield from _batch(resolved)
-
-
-def check_size(layout: Layout, request: FitRequest) -> Iterator[Finding]:
-    """Findings about the GPUs that a layout takes of those given, and about the nodes that share them."""
-    present = request.nodes * request.gpus_per_node
-    product = f"tensor_parallel {layout.tp} x pipeline_parallel {layout.pp} x data_parallel {layout.dp}"
-    product += f" x prefill_context_parallel {layout.pcp}" if layout.pcp > 1 else ""
-    if layout.gpus > present:
-        yield rejected(
-            "layout_exceeds_gpus", f"{product} takes {layout.gpus} GPUs; {_given(request)}", _more(layout, request)
-        )
-    if layout.gpus < present:
-        yield warning("idle_gpus", f"{product} takes {layout.gpus} of the {present} GPUs; the others stay idle.")
-    yield from check_pods(request, layout.gpus)
-
-
-def _given(request: FitRequest) -> str:
-    """The GPUs that a server has."""
-    stack = request.deployment
-    if stack is None or stack.replicas == 1:
-        return f"{request.nodes} x {request.gpus_per_node} are given."
-    return (
-        f"each of the {stack.replicas} servers has {request.nodes} of the {stack.nodes} nodes, with "
-        f"{request.gpus_per_node} GPUs each."
-    )
-
-
-def _more(layout: Layout, request: FitRequest) -> str:
-    present, stack = request.nodes * request.gpus_per_node, request.deployment
-    if stack is None or stack.replicas == 1:
-        return f"Give {layout.gpus} GPUs, or make the product {present}."
-    needed = stack.replicas * ceil(layout.gpus / request.gpus_per_node)
-    return f"Use {needed} nodes, lower engine.replicas, or make the product {present}."
 
 
 def _tensor(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -136,14 +101,10 @@ def _pipeline(resolved: ResolvedRequest) -> Iterator[Finding]:
         )
         fix = "Use fewer stages." if pp > 1 else "Measure it on the machine."
         yield unknown("stage_without_full_attention", several if pp > 1 else alone, fix)
-    nodes = resolved.pods.nodes_per_server
-    if nodes > 1 and resolved.request.fabric in (None, "none"):
-        known = "is not stated" if resolved.request.fabric is None else "is none"
-        yield warning(
-            "no_fast_fabric",
-            f"The model spans {nodes} nodes and their fabric {known}: over plain TCP the network delays "
-            "every token. State InfiniBand, RoCE or EFA.",
-        )
+    elif not pools_are_known(resolved):
+        text = f"pipeline_parallel {pp} and layers of two sizes: how vLLM shares its cache between them is not known."
+        yield unknown("cache_of_stages_not_known", text, "Use one stage.")
+    yield from check_fabric(resolved.request, resolved.pods)
 
 
 def every_stage_grows(resolved: ResolvedRequest) -> bool:
@@ -151,6 +112,12 @@ def every_stage_grows(resolved: ResolvedRequest) -> bool:
     kinds = resolved.model.shape.layer_kinds
     stages = stage_layers(resolved.model.shape.layers, resolved.layout.pp)
     return all(any(kinds[layer] == "full" for layer in layers) for layers in stages)
+
+
+def pools_are_known(resolved: ResolvedRequest) -> bool:
+    """Whether the layout of the pool is known: over several stages not if sliding layers have other heads, which vLLM
+    groups over all stages together."""
+    return resolved.layout.pp == 1 or resolved.model.shape.windowed is None
 
 
 def _context(resolved: ResolvedRequest) -> Iterator[Finding]:

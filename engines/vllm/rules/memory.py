@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from config.checkpoint.model_spec import ModelSpec
 from config.checkpoint.rotary import yarn_reach
 from config.checkpoint.safetensors import UNKNOWN_ROLE
 from config.units import GIB
@@ -77,15 +78,15 @@ def _reach_in_older_releases(resolved: ResolvedRequest) -> int:
 
 def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Iterator[Finding]:
     """Findings about weights, cache and context of a request whose memory is known."""
-    most = resolved.model.shape.max_context
+    most = resolved.max_context
     if most < context <= _reach_in_older_releases(resolved):
         text = f"Whether vLLM {resolved.version} serves the {context:,} tokens that YaRN reaches is not known."
         yield unknown("yarn_context_not_known", text, f"Set max_model_len to {most}, or use vLLM {_YARN_READ_IN}.")
     elif most and context > most:
         yield rejected(
             "context_beyond_model",
-            f"max_model_len {context:,} exceeds the {most:,} tokens that {resolved.model.name} supports.",
-            f"Set max_model_len to {most} or less{', or yarn_factor' if can_stretch(resolved.model) else ''}.",
+            f"max_model_len {context:,} exceeds the {most:,} tokens that {_shortest(resolved).name} supports.",
+            f"Set max_model_len to {most} or less{', or yarn_factor' if can_stretch(_shortest(resolved)) else ''}.",
         )
     yield from _weights_fit(resolved, memory)
     yield from _free_at_start(resolved, memory)
@@ -101,6 +102,12 @@ def check_memory(resolved: ResolvedRequest, memory: Memory, context: int) -> Ite
         )
     if resolved.request.max_model_len is None and context < most:
         yield warning("context_shortened", f"The context is shortened to {context:,}; the model's {most:,} do not fit.")
+
+
+def _shortest(resolved: ResolvedRequest) -> ModelSpec:
+    """The model that bounds the context: the served one, or its draft model."""
+    drafts = resolved.draft is not None and resolved.max_context < resolved.model.shape.max_context
+    return resolved.draft.model if drafts and resolved.draft else resolved.model
 
 
 def _free_at_start(resolved: ResolvedRequest, memory: Memory) -> Iterator[Finding]:

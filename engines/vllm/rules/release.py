@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import vllm_releases
+from config.catalogue import VendorName, vllm_releases
+from config.load_format import LoadFormat
 from engines.finding import Finding, rejected, unknown, warning
 from engines.rules.arguments import check_arguments
 from engines.rules.unused import check_unused
 from engines.versions import Version
 from engines.vllm.arguments import DRAINS_SINCE
 from engines.vllm.flags import FLAGS
-from engines.vllm.memory.adapters import ADAPTER_RANKS
-from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest, can_adapt
+from engines.vllm.memory.adapters import ADAPTER_RANKS, can_adapt, refuses_adapters
+from engines.vllm.resolved_request import MISSING_SETTINGS, ResolvedRequest
 
 
 def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
     yield from _drain(resolved)
+    yield from _queue(resolved)
+    yield from _offload(resolved)
+    yield from _reader(resolved)
     if resolved.model.serving.vllm_works_since is None:
         yield from _architecture(resolved)
     yield from _block(resolved)
     yield from _newer_settings(resolved)
     yield from _stretch(resolved)
-    yield from _drafts(resolved)
     yield from _adapters(resolved)
     yield from check_unused(resolved.request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, resolved.request.extra_args)
@@ -71,8 +74,8 @@ _SETTINGS_READ_IN = Version(0, 33, 0)
 """The release whose code says what the settings below do."""
 
 _NEWER_SETTINGS = (
-    *("cpu_offload_gb", "max_loras", "prefill_context_parallel", "redundant_experts", "speculative_tokens"),
-    "yarn_factor",
+    *("cpu_offload_gb", "draft", "kv_offload", "load_format", "max_loras", "max_num_queued_reqs"),
+    *("prefill_context_parallel", "redundant_experts", "speculative_tokens", "yarn_factor"),
 )
 
 
@@ -82,6 +85,46 @@ def _newer_settings(resolved: ResolvedRequest) -> Iterator[Finding]:
     if names and resolved.version < _SETTINGS_READ_IN:
         text = f"What {' and '.join(names)} do in vLLM {resolved.version} is not known."
         yield unknown("setting_not_known", text, f"Use vLLM {_SETTINGS_READ_IN}, or leave them out.")
+
+
+def _queue(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """A limit of the queue that counts running requests too (vllm/config/scheduler.py, 0.33.0)."""
+    limit, running = resolved.request.max_num_queued_reqs, resolved.layout.dp * resolved.sequences
+    if limit is not None and limit < running:
+        yield warning(
+            "queue_below_sequences",
+            f"max_num_queued_reqs {limit} counts running requests too: {running} could run, and the server refuses "
+            f"requests beyond {limit}.",
+        )
+
+
+def _reader(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """A reader of weights from a package of its own (vllm/model_executor/model_loader/weight_utils.py, 0.33.0)."""
+    reader = resolved.request.load_format
+    if reader == LoadFormat.INSTANTTENSOR and resolved.gpu.vendor.name is not VendorName.NVIDIA:
+        yield rejected("reader_needs_nvidia", "load_format instanttensor needs NVIDIA GPUs.", "Leave it out.")
+    elif reader is not None:
+        yield warning(
+            "reader_not_checked",
+            f"load_format {reader}: vLLM does not start unless its image has the package {reader}, which is not "
+            "checked. The times of the plan are those of vLLM's own reader.",
+        )
+    if reader == LoadFormat.RUNAI_STREAMER and resolved.request.host_memory_bytes is None:
+        text = "How much host memory the buffers of load_format runai_streamer take is not known."
+        yield unknown("reader_memory_not_known", text, "State the pod's memory (in a stack: engine.memory).")
+
+
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+def _offload(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """A setting of PyTorch's allocator beside which vLLM moves no KV cache (vllm/config/vllm.py, 0.33.0)."""
+    deployment = resolved.request.deployment
+    if resolved.request.kv_offload and deployment and _ALLOCATOR in deployment.environment:
+        yield warning(
+            "allocator_not_checked",
+            f"With kv_offload, vLLM does not start if {_ALLOCATOR} has expandable_segments:True.",
+        )
 
 
 def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -102,21 +145,14 @@ def _adapters(resolved: ResolvedRequest) -> Iterator[Finding]:
     if rank is not None and rank not in ADAPTER_RANKS:
         known = ", ".join(map(str, ADAPTER_RANKS))
         yield rejected("rank_not_taken", f"max_lora_rank {rank}: vLLM takes {known}.", "Use the next larger one.")
-    if loras is not None and not can_adapt(resolved.model, resolved.layout):
+    if loras is None:
+        return
+    if refuses_adapters(resolved):
+        text = f"vLLM {resolved.version} serves no LoRA adapters of {resolved.model.name}."
+        yield rejected("adapters_not_served", text, "Leave max_loras out, or merge the adapter into the weights.")
+    elif not can_adapt(resolved):
         text = f"What LoRA adapters of {resolved.model.name} take in this layout is not known."
         yield unknown("adapters_not_known", text, "Leave max_loras out, or measure it on the machine.")
-
-
-def _drafts(resolved: ResolvedRequest) -> Iterator[Finding]:
-    """Speculative decoding by layers that the model does not have, or that have no formula."""
-    if resolved.request.speculative_tokens is None:
-        return
-    if not resolved.model.shape.mtp_layers:
-        text = f"{resolved.model.name} has no layer for multi-token prediction."
-        yield rejected("no_draft_layers", text, "Leave speculative_tokens out.")
-    elif not resolved.drafts:
-        text = f"What speculative decoding of {resolved.model.name} takes in this layout is not known."
-        yield unknown("drafts_not_known", text, "Leave speculative_tokens out, or measure it on the machine.")
 
 
 def _stretch(resolved: ResolvedRequest) -> Iterator[Finding]:

@@ -11,6 +11,9 @@ class Faults:
 
     insufficient_capacity: Sequence[str] = ()
     """Instance types that EC2 has no capacity for. Instances in a reservation launch all the same."""
+    failing_reservations: Sequence[str] = ()
+    """Reservations in which EC2 launches no instance, though it lists free ones (terraform-aws-eks issue 3672: 11 of
+    16)."""
     joining: int | None = None
     """The most nodes of a new group that join the cluster. None: all."""
     pod_identity_late: bool = False

@@ -1,6 +1,7 @@
 """Nodes of the lab's cluster: simulated ones, whose devices appear when the pod of a device plugin runs on them."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
@@ -35,12 +36,17 @@ class KubernetesNodes:
         self._api.create_node(cast(V1Node, manifest))
 
     def remove(self, name: str) -> None:
-        """Removes a node if it exists."""
+        """Removes a node if it exists, and its pods at once, which the cluster itself removes after a minute."""
         try:
             self._api.delete_node(name)
         except ApiException as refusal:
-            if refusal.status != 404:
-                raise
+            if refusal.status == 404:
+                return
+            raise
+        pods: Any = self._api.list_pod_for_all_namespaces(field_selector=f"spec.nodeName={name}")
+        for pod in pods.items:
+            with suppress(ApiException):
+                self._api.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0)
 
     def _watch_plugins(self) -> None:
         while True:

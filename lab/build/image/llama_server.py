@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--warmup", action=argparse.BooleanOptionalAction, default=True)
     flags.add_argument("--metrics", action="store_true")
     flags.add_argument("--offline", action="store_true")
+    flags.add_argument("--sleep-idle-seconds", type=int, default=-1)
     return flags
 
 
@@ -63,6 +64,7 @@ def parameters(flags: argparse.Namespace) -> xllamacpp.CommonParams:
     chosen.warmup = flags.warmup
     chosen.endpoint_metrics = flags.metrics
     chosen.offline = flags.offline
+    chosen.sleep_idle_seconds = flags.sleep_idle_seconds
     chosen.api_keys = [key for key in os.environ.get("LLAMA_API_KEY", "").split(",") if key]
     if flags.threads:
         chosen.cpuparams.n_threads = flags.threads

@@ -11,7 +11,7 @@ import vllm.model_executor.model_loader.utils as loader
 import vllm.model_executor.models.registry as registry
 from vllm.model_executor.models.utils import StageMissingLayer
 
-from tests.oracle.engine import ranks
+from tests.oracle.engine import drafts, ranks
 from tests.oracle.engine.meta import OnMeta, live_bytes
 
 _ERROR_CHARACTERS = 300
@@ -26,6 +26,7 @@ def install() -> None:
     import vllm.model_executor.kernels.linear.scaled_mm.deep_gemm  # noqa: F401 -- registers the operator
 
     torch.library.register_fake("vllm::fp8_gemm_nt_op", lambda *_: None)  # it writes into its argument
+    drafts.install(_created)
 
 
 def engine_config(directory: str, arguments: dict[str, Any], rank: int) -> Any:
@@ -41,7 +42,7 @@ def engine_config(directory: str, arguments: dict[str, Any], rank: int) -> Any:
 
 
 def built(config: Any, rank: int) -> tuple[Any, dict[str, Any]]:
-    """The model of one rank, and its bytes before and after vLLM processes the weights.
+    """The model of one rank with what drafts for it, and its bytes before and after vLLM processes the weights.
 
     To be called within `set_current_vllm_config`.
     """
@@ -50,20 +51,43 @@ def built(config: Any, rank: int) -> tuple[Any, dict[str, Any]]:
 
     ranks.become(rank, config.parallel_config)
     init_workspace_manager(torch.device("meta"))
-    mode = OnMeta()
+    mode, failed = OnMeta(), collections.Counter[str]()
     with mode, set_default_torch_dtype(config.model_config.dtype):
-        with torch.device("meta"):
-            model = loader.initialize_model(config)
-        _empty_what_is_left_out(model)
-        created = live_bytes()
-        failed = _process(model, config.model_config)
-        loaded = live_bytes()
+        speculator = drafts.speculator_of(config)
+        before = live_bytes()
+        model = _created(config, config.model_config)
+        created = live_bytes() - before
+        failed.update(_process(model, config.model_config))
+        if speculator is not None:
+            speculator.load_model(model)
+            failed.update(_process(speculator.model, speculator.draft_model_config))
+        adapters = _load_adapters(model, config)
+        loaded = live_bytes() - before
     answer = {"rank": rank, "created": created, "loaded": None if failed else loaded, "kernels": _kernels(model)}
     if failed:
-        answer["failed"] = failed
+        answer["failed"] = dict(sorted(failed.items()))
     if mode.assumed:
         answer["values_assumed"] = dict(sorted(mode.assumed.items()))
-    return model, answer
+    return (model, speculator, adapters), answer
+
+
+def _load_adapters(model: Any, config: Any) -> Any | None:
+    """The manager of LoRA adapters, which reserves their memory in the model. None: none are served."""
+    from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager
+
+    if config.lora_config is None:
+        return None
+    manager = LRUCacheWorkerLoRAManager(config, torch.device("meta"), model.embedding_modules)
+    manager.create_lora_manager(model, config)
+    return manager
+
+
+def _created(config: Any, model_config: Any, prefix: str = "") -> Any:
+    """A model on `meta`, before its weights are processed."""
+    with torch.device("meta"):
+        model = loader.initialize_model(config, prefix=prefix, model_config=model_config)
+    _empty_what_is_left_out(model)
+    return model
 
 
 def _empty_what_is_left_out(model: Any) -> None:

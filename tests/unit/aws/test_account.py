@@ -1,8 +1,11 @@
 """The check of the AWS account: what is read, against moto and AWS' own service models, and every fault."""
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -10,8 +13,9 @@ import pulumi
 import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
+from moto.iam.responses import IamResponse
 
-from components.aws.account import preflight
+from components.aws.account import preflight, rights
 from components.aws.account.facts import (
     AccountFacts,
     AccountUnreachable,
@@ -20,14 +24,22 @@ from components.aws.account.facts import (
     Reservation,
     read_account,
 )
-from components.aws.account.faults import account_faults, placeholder_faults, time_to_serve
+from components.aws.account.faults import (
+    account_faults,
+    account_warnings,
+    placeholder_faults,
+    seconds_to_serve,
+    time_to_serve,
+)
 from config.stack.sections import Aws, StackConfig
+from lab.aws.server.services.rights import LabIAM
 from planner import fit
 from planner.stack_request import request_of_stack
 from tests import recorded_ec2
 from tests.recording_engine import Recording, record
 from tests.unit.config.test_aws_stack import changed
 
+DOUBLE = Path(__file__).parents[3] / "lab" / "aws" / "double"
 NOW = datetime(2026, 12, 2, 12, 0, tzinfo=UTC)
 BLOCK = Reservation(
     is_block=True,
@@ -146,6 +158,32 @@ def test_what_is_left_of_a_block_is_said() -> None:
     assert words.startswith("3.3 h of serving before the block ends (2026-12-02 17:00 UTC")
 
 
+def test_a_cluster_that_is_not_there_yet_is_counted_before_the_first_answer() -> None:
+    _, new = stack()
+    _, theirs = stack(("aws", {"region": "us-east-2", "cluster": {"name": "theirs"}}))
+    assert seconds_to_serve(new, AccountFacts(), FIRST_ANSWER) == FIRST_ANSWER + 25 * 60
+    assert seconds_to_serve(new, AccountFacts(network_exists=True), FIRST_ANSWER) == FIRST_ANSWER
+    assert seconds_to_serve(theirs, AccountFacts(), FIRST_ANSWER) == FIRST_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("support", "words"),
+    [("EXTENDED_SUPPORT", "EKS has it in extended support only"), ("UNSUPPORTED", "EKS no longer supports it")],
+)
+def test_a_new_cluster_of_a_version_past_its_standard_support_is_refused(support: str, words: str) -> None:
+    (fault,) = faults(AccountFacts(support=support), *ON_DEMAND)
+    assert f"heavylift:aws.cluster.create.version: '1.35': {words}" in fault
+    assert faults(AccountFacts(support="STANDARD_SUPPORT"), *ON_DEMAND) == []
+
+
+def test_a_cluster_in_extended_support_is_a_warning_with_its_price() -> None:
+    _, place = stack(("aws", {"region": "us-east-2", "cluster": {"name": "theirs"}}))
+    found = FoundCluster("1.32", {"use2-az1": 4000})
+    (warning,) = account_warnings(place, AccountFacts(cluster=found, cluster_read=True, support="EXTENDED_SUPPORT"))
+    assert "'theirs' has Kubernetes 1.32: EKS charges 0.60 instead of 0.10 $ an hour" in warning
+    assert list(account_warnings(place, AccountFacts(cluster=found, support="STANDARD_SUPPORT"))) == []
+
+
 def test_placeholders_of_the_shipped_files_are_refused() -> None:
     placeholder = ("nodes.capacity", {"kind": "capacity-block", "id": "cr-00000000000000000"})
     found = list(placeholder_faults(*stack(placeholder, ("aws.public_access_cidrs", ["203.0.113.0/24"]))))
@@ -155,7 +193,9 @@ def test_placeholders_of_the_shipped_files_are_refused() -> None:
 
 
 @pytest.fixture
-def account() -> Iterator[Any]:
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    simulate = LabIAM.simulate_principal_policy
+    monkeypatch.setattr(IamResponse, "simulate_principal_policy", simulate, raising=False)
     with mock_aws():
         yield boto3.session.Session()
 
@@ -177,26 +217,22 @@ def test_a_bucket_is_found_with_its_region_or_not_at_all(account: Any) -> None:
         assert read_account(account, config, place, "test").bucket_region == region
 
 
-def test_a_cluster_that_exists_is_read_with_its_subnets(account: Any) -> None:
-    ec2, eks = (account.client(name, region_name="us-east-2") for name in ("ec2", "eks"))
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnets = [
-        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{n}.0/24", AvailabilityZone=f"us-east-2{zone}")["Subnet"]
-        for n, zone in enumerate("ab")
-    ]
-    eks.create_cluster(
-        name="theirs",
-        version="1.34",
-        roleArn="arn:aws:iam::123456789012:role/eks",
-        resourcesVpcConfig={"subnetIds": [subnet["SubnetId"] for subnet in subnets]},
-    )
-    config, place = stack(*ON_DEMAND, ("aws", {"region": "us-east-2", "cluster": {"name": "theirs"}}))
-    facts = read_account(account, config, place, "test")
-    assert facts.cluster is not None
-    assert facts.cluster.version == "1.34"
-    assert dict(facts.cluster.free_addresses) == {
-        subnet["AvailabilityZoneId"]: subnet["AvailableIpAddressCount"] for subnet in subnets
+def test_a_cluster_that_exists_is_read_with_the_free_addresses_of_each_zone() -> None:
+    subnets = [("use2-az1", 250), ("use2-az2", 8), ("use2-az2", 4000)]
+    answers = {
+        ("eks", "describe_cluster"): {
+            "cluster": {"version": "1.34", "resourcesVpcConfig": {"subnetIds": ["subnet-1"]}}
+        },
+        ("ec2", "describe_subnets"): {
+            "Subnets": [{"AvailabilityZoneId": zone, "AvailableIpAddressCount": free} for zone, free in subnets]
+        },
     }
+    session = _Answering(WHO | answers)
+    config, place = stack(*ON_DEMAND, ("aws", {"region": "us-east-2", "cluster": {"name": "theirs"}}))
+    facts = read_account(session, config, place, "test")
+    assert facts.cluster == FoundCluster("1.34", {"use2-az1": 250, "use2-az2": 4000})
+    assert session.sent["describe_cluster"] == {"name": "theirs"}
+    assert session.sent["describe_subnets"] == {"SubnetIds": ["subnet-1"]}
 
 
 class _Answering:
@@ -204,25 +240,131 @@ class _Answering:
 
     def __init__(self, answers: dict[tuple[str, str], Any]) -> None:
         self._answers = answers
+        self.sent: dict[str, Any] = {}
+        """Parameters of the last call of each operation."""
 
     def client(self, service: str, region_name: str) -> Any:
-        return _FirstCall(boto3.client(service, region_name=region_name), self._answers, service)
+        return _EachCall(region_name, self._answers, service, self.sent)
 
 
-class _FirstCall:
-    """A client that is made for one call."""
+class _EachCall:
+    """A client that is made anew for each call."""
 
-    def __init__(self, client: Any, answers: dict[tuple[str, str], Any], service: str) -> None:
-        self._client, self._answers, self._service = client, answers, service
+    def __init__(self, region: str, answers: dict[tuple[str, str], Any], service: str, sent: dict[str, Any]) -> None:
+        self._region, self._answers, self._service, self._sent = region, answers, service, sent
 
     def __getattr__(self, call: str) -> Any:
-        stubber = Stubber(self._client)
+        return getattr(self._stubbed(call), call)
+
+    def get_paginator(self, call: str) -> Any:
+        return self._stubbed(call).get_paginator(call)
+
+    def _stubbed(self, call: str) -> Any:
+        client = boto3.client(self._service, region_name=self._region)
+        client.meta.events.register(
+            "before-parameter-build.*", lambda params, **_: self._sent.__setitem__(call, dict(params))
+        )
+        stubber = Stubber(client)
         if (self._service, call) in self._answers:
             stubber.add_response(call, self._answers[self._service, call])
         else:
             stubber.add_client_error(call, "AccessDenied", "no")
         stubber.activate()
-        return getattr(self._client, call)
+        return client
+
+
+def user_with(monkeypatch: pytest.MonkeyPatch, account: Any, *statements: dict[str, Any]) -> str:
+    """Makes a user with one inline policy, whose key the next clients have. Returns its ARN."""
+    iam = account.client("iam")
+    arn = iam.create_user(Path="/ci/", UserName="deploy")["User"]["Arn"]
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_user_policy(UserName="deploy", PolicyName="rights", PolicyDocument=document)
+    key = iam.create_access_key(UserName="deploy")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    return str(arn)
+
+
+def allow(*actions: str) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
+
+
+def test_what_the_callers_policies_do_not_allow_is_a_warning_with_every_action(
+    account: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = allow("ec2:*", "eks:*", "iam:*", "kms:*")
+    arn = user_with(monkeypatch, account, every, allow("eks:CreateAddon") | {"Effect": "Deny"})
+    config, place = stack(*ON_DEMAND, ("aws.mirror", {"create": True}))
+    facts = read_account(boto3.session.Session(), config, place, "test")
+    assert facts.refused_actions == [
+        "eks:CreateAddon",
+        "s3:CreateBucket",
+        "s3:PutBucketPublicAccessBlock",
+        "s3:PutBucketTagging",
+        "s3:PutBucketVersioning",
+        "s3:PutEncryptionConfiguration",
+    ]
+    (warning,) = account_warnings(place, facts)
+    assert f"the policies of {arn} do not allow eks:CreateAddon, s3:CreateBucket, " in warning
+
+
+def test_a_caller_who_may_only_read_is_told_so_in_one_sentence(account: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    arn = user_with(monkeypatch, account, allow("ec2:Describe*", "iam:Simulate*"))
+    config, place = stack(*ON_DEMAND)
+    (warning,) = account_warnings(place, read_account(boto3.session.Session(), config, place, "test"))
+    assert warning == f"{arn} may make nothing of this stack: run `pulumi up` as another user or role"
+
+
+@pytest.mark.parametrize(
+    ("caller", "asked"),
+    [
+        ("arn:aws:iam::123456789012:user/ci/deploy", "arn:aws:iam::123456789012:user/ci/deploy"),
+        ("arn:aws:sts::123456789012:assumed-role/deploy/run-1", "arn:aws:iam::123456789012:role/ci/deploy"),
+    ],
+)
+def test_the_policies_of_an_assumed_role_are_those_of_the_role(caller: str, asked: str) -> None:
+    results = [{"EvalActionName": "eks:CreateNodegroup", "EvalDecision": "implicitDeny"}]
+    role = {
+        "Path": "/ci/",
+        "RoleName": "deploy",
+        "RoleId": "AROA0123456789ABCDEF",
+        "Arn": "arn:aws:iam::123456789012:role/ci/deploy",
+        "CreateDate": NOW,
+    }
+    session = _Answering(
+        {
+            ("sts", "get_caller_identity"): {"Arn": caller},
+            ("iam", "get_role"): {"Role": role},
+            ("iam", "simulate_principal_policy"): {"EvaluationResults": results},
+        }
+    )
+    config, place = stack(*ON_DEMAND)
+    assert read_account(session, config, place, "test").refused_actions == ["eks:CreateNodegroup"]
+    assert session.sent["simulate_principal_policy"]["PolicySourceArn"] == asked
+
+
+def test_the_root_user_is_not_asked_for(account: Any) -> None:
+    config, place = stack(*ON_DEMAND)
+    root = {("sts", "get_caller_identity"): {"Arn": "arn:aws:iam::123456789012:root"}}
+    facts = read_account(_Answering(root), config, place, "test")
+    assert facts.refused_actions == []
+    assert not any("rights" in each for each in facts.unread)
+
+
+def test_every_call_with_which_the_provider_double_makes_something_is_asked_about() -> None:
+    """The double makes what pulumi-aws makes, and botocore checks its calls."""
+    sources = "".join(path.read_text() for path in DOUBLE.glob("*.py"))
+    calls = set(re.findall(r'api\("(\w+)"\)\.((?:allocate|associate|attach|authorize|create|enable|put)_\w+)', sources))
+    only_updates = {("ec2", "create_launch_template_version"), ("s3", "put_bucket_tagging")}
+    made = {f"{service}:{operation(service, call)}" for service, call in calls - only_updates}
+    config, place = stack(*ON_DEMAND, ("aws.mirror", {"create": True}))
+    assert len(made) >= 25
+    assert made <= set(rights.needed_actions(config, place))
+
+
+def operation(service: str, call: str) -> str:
+    """Returns the operation of a method of boto3's client."""
+    return str(boto3.client(service, region_name="us-east-2").meta.method_to_api_mapping[call])
 
 
 WHO = {("sts", "get_caller_identity"): {"Arn": "arn:aws:iam::123456789012:role/ci"}}

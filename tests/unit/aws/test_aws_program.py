@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pulumi
 import pytest
 
+from components.aws.account.facts import AccountFacts, Reservation
 from config.stack.file import read_sections, stack_file
 from tests.program import PROGRAM, run_program
 from tests.recording_engine import Recording
@@ -66,3 +68,28 @@ def test_other_stacks_do_not_wait_for_the_libraries_of_aws() -> None:
     loaded = "import sys, components.served_model, components.site; print({'boto3', 'pulumi_aws'} & sys.modules.keys())"
     run = subprocess.run([sys.executable, "-c", loaded], cwd=PROGRAM, capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
+
+
+def test_the_end_of_a_capacity_block_becomes_an_annotation_and_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = datetime(2026, 12, 24, 11, 30, tzinfo=UTC)
+    monitored = {**sections("aws-h200"), "metrics": {"kind": "pod-monitor"}}
+    recording = run_program(monkeypatch, "aws-h200", sections=monitored, account=AccountFacts(reservation=block(ends)))
+    written = recording.only(":Deployment").inputs["metadata"]["annotations"]
+    assert written["server.heavylift/capacity-ends"] == "2026-12-24T11:30:00+00:00"
+    (group,) = recording.only(":PrometheusRule").inputs["spec"]["groups"]
+    (alert,) = [rule for rule in group["rules"] if rule["alert"] == "CapacityEnds"]
+    assert alert["expr"] == "vector(1798111800) - time() < 6 * 3600"  # date --date 2026-12-24T11:30Z +%s
+
+
+def block(ends: datetime) -> Reservation:
+    return Reservation(
+        is_block=True,
+        state="active",
+        instance_type="p5en.48xlarge",
+        zone="use2-az1",
+        platform="Linux/UNIX",
+        available=1,
+        start=None,
+        end=ends,
+        placement_group=None,
+    )

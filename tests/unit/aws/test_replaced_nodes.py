@@ -67,5 +67,10 @@ def test_a_stack_may_allow_it_and_is_told() -> None:
     assert warning.startswith(f"this update replaces the nodes of {GROUP}")
 
 
-def test_the_next_reservation_replaces_nothing() -> None:
-    assert update(state(instanceType="p5.48xlarge"), group="nodes-cr-0123456789abcdef1") == []
+def test_the_next_reservation_replaces_nothing_and_what_moves_is_said() -> None:
+    system = {"type": "aws:eks/nodeGroup:NodeGroup", "outputs": {}}
+    recorded = {**state(instanceType="p5.48xlarge"), "urn:pulumi:s::p::aws:eks/nodeGroup:NodeGroup::eks-system": system}
+    (warning,) = update(recorded, group="nodes-cr-0123456789abcdef1")
+    assert warning.startswith(
+        f"the server moves from the nodes of {GROUP} to those of nodes-cr-0123456789abcdef1: 595.2 GB are staged on 1"
+    )

@@ -53,6 +53,7 @@ ANSWERS: dict[str, Any] = {
     "/api/v1/namespaces/serving/persistentvolumeclaims": {"items": [WAITING, BOUND]},
     "/api/v1/persistentvolumes": {"items": DISKS},
     "/apis/storage.k8s.io/v1/storageclasses": {"items": CLASSES},
+    "/apis/apps/v1/daemonsets": {"items": [{"metadata": {"name": "cilium"}}]},
 }
 
 
@@ -184,6 +185,14 @@ def test_local_disks_are_read_where_weights_lie_on_them() -> None:
         facts = read_cluster(api, "serving", WeightsKind.LOCAL)
     assert facts.disks == {"local": VolumeFacts(2**40, path="/mnt/nvme")}
     assert (facts.claims, facts.storage_classes) == ({}, {})
+
+
+def test_the_directory_that_servers_of_several_nodes_mount_is_read_too() -> None:
+    directory = {"capacity": {"storage": "1Ti"}, "hostPath": {"path": "/mnt/nvme", "type": "Directory"}}
+    served = {"metadata": {"name": "weights.served"}, "spec": directory}
+    with api_server(ANSWERS | {"/api/v1/persistentvolumes": {"items": [served]}}) as api:
+        disks = read_cluster(api, "serving", WeightsKind.LOCAL).disks
+    assert disks == {"weights.served": VolumeFacts(2**40, path="/mnt/nvme")}
 
 
 @pytest.mark.parametrize(

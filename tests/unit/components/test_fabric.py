@@ -47,11 +47,6 @@ def test_efa_goes_through_libfabric_and_knows_nothing_of_infiniband() -> None:
     assert {"--kind=efa", "--count=16", "vpc.amazonaws.com/efa"} <= set(command)
 
 
-def test_memory_may_be_locked_where_there_is_a_fabric_and_nowhere_else() -> None:
-    assert fabric.capabilities(INFINIBAND) == {"capabilities": {"add": ["IPC_LOCK"]}}
-    assert fabric.capabilities(None) == {}
-
-
 def test_the_ranks_meet_on_the_nodes_network_where_the_stack_says_so() -> None:
     on_host = changed(network=PodNetwork.HOST, interface="bond0")
     assert fabric.pod_network(on_host) == {"host_network": True, "dns_policy": "ClusterFirstWithHostNet"}

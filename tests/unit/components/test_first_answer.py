@@ -69,6 +69,17 @@ def test_a_server_with_a_key_is_asked_with_the_header_that_the_proxy_lets_throug
     assert "sample-key" not in repr(request)
 
 
+@pytest.mark.parametrize(("status", "fails"), [(200, False), (503, True)])
+def test_a_path_that_takes_no_prompt_answers_by_its_status(status: int, fails: bool) -> None:
+    request = ProbeRequest(8000, "acme/model", "/health_generate", takes_prompt=False)
+    with api_server({f"{PROXY}/health_generate": (status, "")}) as api:
+        if fails:
+            with pytest.raises(ProbeFailed, match="HTTP 503"):
+                first_answer(api, "serving", "server-0", request)
+        else:
+            assert first_answer(api, "serving", "server-0", request) < 60
+
+
 def test_a_cluster_that_is_gone_meanwhile_is_no_fault_of_the_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -136,12 +136,12 @@ def test_a_drain_takes_one_group_at_a_time() -> None:
     assert "leaderworkerset.sigs.k8s.io/worker-index" not in budget["selector"]["matchLabels"]
 
 
-def test_every_pod_asks_for_the_fabrics_devices_and_may_lock_memory() -> None:
+def test_every_pod_asks_for_the_fabrics_devices_and_needs_no_capability() -> None:
     for pod in pods(served()):
         engine = engine_of(pod)
         assert engine["resources"]["limits"]["rdma/ib"] == "8"
         assert engine["resources"]["limits"]["nvidia.com/gpu"] == "8"
-        assert engine["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+        assert engine["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert "/dev/infiniband" not in str(pod["volumes"]), "devices come from the plugin, never by host path"
 
 
@@ -168,7 +168,6 @@ def test_without_a_fabric_nothing_is_checked_or_asked_for() -> None:
     leader, _ = pods(served(placement={**TWO_NODES, "fabric": None}))
     assert [container["name"] for container in leader["initContainers"]] == ["verify"]
     assert "rdma/ib" not in str(leader)
-    assert "capabilities" not in str(leader)
 
 
 def test_every_rank_is_reached_at_its_pods_own_address() -> None:
@@ -199,6 +198,20 @@ def test_each_group_has_one_part_of_the_fabric_where_the_stack_names_its_label()
 def test_resource_names_are_not_respelled() -> None:
     leader, _ = pods(served(placement=with_fabric(resource="rdma/hca_shared_devices_a")))
     assert engine_of(leader)["resources"]["limits"]["rdma/hca_shared_devices_a"] == "8"
+
+
+def test_quantities_are_written_as_the_api_server_stores_them() -> None:
+    """Else every preview shows a change: Pulumi compares a custom resource as text."""
+    efa = with_fabric(kind=FabricKind.EFA, resource="vpc.amazonaws.com/efa", count=32)
+    written: ServerPods = {**EIGHT_GPUS, "memory_request": "262144Mi", "memory_limit": "2048Gi"}
+    leader, _ = pods(served(placement=efa, pods={**written, "shared_memory_bytes": 2**40}))
+    resources = engine_of(leader)["resources"]
+    assert resources["requests"]["memory"] == "256Gi"
+    assert resources["limits"]["memory"] == "2Ti"
+    assert resources["limits"]["hugepages-2Mi"] == "5Gi"
+    assert [each["emptyDir"]["sizeLimit"] for each in leader["volumes"] if "sizeLimit" in each.get("emptyDir", {})] == [
+        "1Ti"
+    ]
 
 
 def test_replicas_on_one_node_each_are_groups_of_one_without_ranks_or_fabric() -> None:

@@ -20,7 +20,7 @@ from components.rollout import server_watch
 from components.rollout.server_watch import Server
 from config.stack import arguments as sections
 from config.stack.sections import Verification
-from tests.recording_engine import Recording, record
+from tests.recording_engine import AUTONAME, Recording, record
 from tests.unit.components.samples import (
     ANYWHERE,
     EIGHT_GPUS,
@@ -47,6 +47,7 @@ def arguments(
     verify: Verification = Verification.QUICK,
     kubeconfig: str | None = KUBECONFIG,
     service_name: str | None = "h200",
+    security: sections.Security | None = None,
 ) -> InferenceServerArgs:
     return {
         "namespace": "serving",
@@ -60,6 +61,7 @@ def arguments(
         "verify": verify,
         "service_name": service_name,
         "kubeconfig": kubeconfig,
+        "security": security or {},
     }
 
 
@@ -136,7 +138,11 @@ def test_the_service_has_a_fixed_name_and_the_engines_port(made: Any, port: int)
     assert service["spec"]["ports"] == [{"name": "http", "port": port, "targetPort": "http"}]
     assert service["spec"]["selector"] == spec(recording)["template"]["metadata"]["labels"]
     (outputs,) = recording.outputs_of("InferenceServer")
-    assert outputs == {"endpoint": f"http://h200.serving.svc:{port}/v1", "answered": "yes"}
+    assert outputs == {
+        "endpoint": f"http://h200.serving.svc:{port}/v1",
+        "answered": "yes",
+        "workload": recording.only(":Deployment").inputs["metadata"].get("name", AUTONAME.format(name="server")),
+    }
 
 
 @pytest.mark.parametrize("made", [served, gemma])

@@ -244,6 +244,16 @@ def test_a_volume_in_another_directory_is_refused() -> None:
     ]
 
 
+def test_volumes_of_each_node_and_that_of_the_servers_are_held_to_the_stack() -> None:
+    stack = StackConfig.parse(SECTIONS | {"nodes": SECTIONS["nodes"] | {"names": ["h200-0", "h200-1"]}})
+    names = [f"heavylift-heavylift-h200-weights{suffix}" for suffix in ("-h200-0", "-h200-1", ".served")]
+    facts = ClusterFacts(disks={name: VolumeFacts(1200 * GIB, path="/mnt/old") for name in names})
+    assert volume_faults("h200-weights", stack, facts, 1165 * GIB) == [
+        f"volume {name}: lies in /mnt/old: expected /mnt/nvme; delete it with its claim, or correct the stack"
+        for name in names
+    ]
+
+
 def test_a_claim_of_another_storage_class_is_refused() -> None:
     stack = StackConfig.parse(SECTIONS | {"weights": {"kind": "claim", "storage_class": "gp3"}})
     facts = ClusterFacts(claims={"h200-weights": VolumeFacts(1200 * GIB, storage_class="gp2")})

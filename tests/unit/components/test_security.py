@@ -1,4 +1,4 @@
-"""What the Jobs' pods may do: level `restricted` for claims, root only where the stack or a hostPath says so.
+"""What pods may do: level `restricted` for claims, root only for Jobs where the stack or a hostPath says so.
 
 The expected fields are those of kubernetes.io/docs/concepts/security/pod-security-standards; the lab asks a real API
 server.
@@ -12,9 +12,14 @@ import pytest
 from components.arguments import Placement, WeightSource
 from components.weight_prune import WeightPrune
 from components.weight_stage import WeightStage
+from config.errors import StackError
 from config.stack import arguments
+from config.stack.file import read_sections, stack_file
+from config.stack.sections import SecurityProfile, StackConfig
+from tests.program import PROGRAM
 from tests.recording_engine import record
 from tests.unit.components.samples import H200, KIMI, ON_H200
+from tests.unit.components.test_inference_server import served
 
 ALLOWED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected"}
 ALLOWED_VOLUMES |= {"secret"}
@@ -102,3 +107,72 @@ def test_root_writes_to_a_directory_of_any_user(
 def test_another_user_of_a_directory_lacks_only_the_volume_of_the_level_restricted() -> None:
     for pod in pods({"host_path": "/mnt/nvme"}, {"user": 2000}):
         assert list(violations(pod)) == ["volume weights"]
+
+
+def server(security: arguments.Security | None = None, volume: WeightSource = ON_H200) -> dict[str, Any]:
+    """The pod of a server."""
+    recording = served(volume=volume, security=security)
+    pod: dict[str, Any] = recording.only(":Deployment").inputs["spec"]["template"]["spec"]
+    return pod
+
+
+def test_a_server_meets_the_level_restricted_and_leaves_the_weights_to_their_group() -> None:
+    pod = server()
+    assert list(violations(pod)) == []
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 2000
+    assert "fsGroup" not in pod["securityContext"], "it would change every file before each start"
+
+
+def test_everything_that_a_server_writes_is_a_volume() -> None:
+    pod = server()
+    (engine,) = pod["containers"]
+    empty = {volume["name"] for volume in pod["volumes"] if "emptyDir" in volume}
+    writable = {mount["mountPath"] for mount in engine["volumeMounts"] if mount["name"] in empty}
+    assert {"/tmp", "/cache"} <= writable
+    homes = {variable["name"]: variable["value"] for variable in engine["env"] if "value" in variable}
+    for variable in ("HOME", "XDG_CACHE_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
+        assert homes[variable].startswith("/cache"), variable
+    assert homes["USER"]
+    for container in [*pod["initContainers"], engine]:
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_a_server_on_a_directory_of_the_node_lacks_only_the_volume() -> None:
+    assert list(violations(server(volume={"host_path": "/mnt/nvme"}))) == ["volume weights"]
+
+
+@pytest.mark.parametrize(("user", "expected"), [(0, 2000), (1000, 1000)])
+def test_root_is_for_the_jobs_alone(user: int, expected: int) -> None:
+    assert server({"user": user})["securityContext"]["runAsUser"] == expected
+
+
+def test_baseline_keeps_the_user_and_file_system_of_the_images() -> None:
+    security: arguments.Security = {"profile": SecurityProfile.BASELINE}
+    for pod in [server(security), *pods(security=security)]:
+        assert "securityContext" not in pod
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert "readOnlyRootFilesystem" not in container["securityContext"]
+
+
+def test_none_sets_no_field() -> None:
+    security: arguments.Security = {"profile": SecurityProfile.NONE}
+    for pod in [server(security), *pods(security=security)]:
+        assert "securityContext" not in str(pod)
+
+
+@pytest.mark.parametrize(
+    ("sections", "fault"),
+    [
+        ({"security": {"profile": "restricted", "user": 0}}, "does not allow security.user 0"),
+        (
+            {"security": {"profile": "restricted"}, "weights": {"kind": "host-path"}},
+            "does not allow the hostPath volume",
+        ),
+        ({"security": {"profile": "baseline"}, "weights": {"kind": "host-path"}}, "hostPath volume of weights.kind"),
+        ({"security": {"profile": "strict"}}, "restricted"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(sections: dict[str, Any], fault: str) -> None:
+    with pytest.raises(StackError, match=fault):
+        StackConfig.parse({**read_sections(stack_file("h200", PROGRAM)), **sections})

@@ -58,7 +58,11 @@ def test_only_stage_pods_of_the_stack_may_connect() -> None:
     (rule,) = spec["ingress"]
     assert spec["policyTypes"] == ["Ingress"]
     assert spec["podSelector"]["matchLabels"].items() >= LABELS.items()
-    assert rule["from"] == [{"podSelector": spec["podSelector"]}]
+    (peer,) = rule["from"]
+    of_digest = peer["podSelector"]["matchLabels"]
+    assert of_digest.items() > spec["podSelector"]["matchLabels"].items(), "those that stage the same weights"
+    for job in fleet().of_type(":Job"):
+        assert job.inputs["spec"]["template"]["metadata"]["labels"].items() >= of_digest.items()
     assert rule["ports"] == [{"protocol": "TCP", "port": PORT}]
 
 
@@ -81,8 +85,9 @@ def test_the_secret_is_long_made_once_and_in_no_argument() -> None:
 
 def test_nothing_of_it_is_there_without_fan_out() -> None:
     recording = staged(volume={"host_path": "/mnt/nvme"}, placement=THREE, lock="{}")
-    for kind in (":Service", ":NetworkPolicy", ":Secret"):
+    for kind in (":Service", ":Secret"):
         assert recording.of_type(kind) == []
+    assert recording.only(":NetworkPolicy").inputs["spec"]["ingress"] == [], "no pod reaches the Jobs"
     assert not {"hostname", "subdomain"} & set(pods(recording)[0])
     assert "--peer" not in str(pods(recording))
 

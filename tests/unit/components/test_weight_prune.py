@@ -4,8 +4,10 @@ from typing import Any
 
 from components.arguments import Placement, WeightSource
 from components.pods.jobs.stager_job import StagerJob
-from components.pods.security import JobSecurity
+from components.pods.security import PodSecurity
+from components.pods.weight_source import PlacedVolume
 from components.weight_prune import WeightPrune, WeightPruneArgs
+from config.stack.sections import Security
 from tests.recording_engine import Recording, record
 from tests.unit.components.samples import H200, KIMI, ON_H200, PODS_ON_H200, TWO_H200S, UNNAMED
 
@@ -60,7 +62,12 @@ def test_it_needs_neither_requirements_nor_token_nor_the_cluster() -> None:
 def test_it_has_place_security_and_mounts_of_the_stage_job() -> None:
     spec = pod(pruned())
     staging = StagerJob(
-        "h200", "stage", "python:3.12-slim", PODS_ON_H200, "stage-program-0123abcd", JobSecurity(2000, 2000)
+        "h200",
+        "stage",
+        "python:3.12-slim",
+        PODS_ON_H200,
+        "stage-program-0123abcd",
+        PodSecurity.of_jobs(Security(), PlacedVolume(None, {})),
     )
     expected = staging.container("stage", [], resources={})
     (container,) = spec["containers"]

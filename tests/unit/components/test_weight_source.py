@@ -5,9 +5,10 @@ from typing import cast
 import pulumi
 import pytest
 
-from components.arguments import WeightSource
+from components.arguments import Placement, WeightSource
 from components.pods.placement import PodPlacement
-from components.pods.weight_source import placed_volumes
+from components.pods.weight_source import PlacedVolume, placed_volumes, served_volume
+from tests.recording_engine import record
 from tests.unit.components.samples import H200, ON_H200, TWO_H200S, UNNAMED
 
 
@@ -57,3 +58,24 @@ def test_a_source_is_exactly_one_volume(source: dict[str, str], had: str) -> Non
 def test_claims_by_name_need_the_names() -> None:
     with pytest.raises(pulumi.RunError, match=r"placement\.hostnames is missing"):
         placed_volumes(ON_H200, PodPlacement.of(UNNAMED))
+
+
+def served(source: WeightSource, placement: Placement) -> PlacedVolume:
+    """The volume that servers mount, as a program gets it: outputs need the loop of a program."""
+    volumes: list[PlacedVolume] = []
+    record(lambda: volumes.append(served_volume(source, PodPlacement.of(placement))), stack="h200")
+    return volumes[0]
+
+
+def test_a_server_on_one_node_mounts_the_claim_of_that_node() -> None:
+    assert served(ON_H200, H200).hostname == "h200-0"
+
+
+def test_servers_of_several_nodes_mount_the_claim_that_is_tied_to_none_of_them() -> None:
+    volume = served({"claims": {"h200-0": "a", "h200-1": "b"}, "served_claim": "weights.served"}, TWO_H200S)
+    assert (volume.hostname, volume.pod_volume()["persistent_volume_claim"]) == (None, {"claim_name": "weights.served"})
+
+
+def test_servers_of_several_nodes_are_refused_where_each_claim_is_tied_to_a_node() -> None:
+    with pytest.raises(pulumi.RunError, match=r"volume\.served_claim: is missing"):
+        served({"claims": {"h200-0": "a", "h200-1": "b"}}, TWO_H200S)

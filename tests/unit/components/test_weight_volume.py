@@ -122,12 +122,25 @@ def test_a_directory_of_the_nodes_makes_no_object() -> None:
     assert outputs(recording) == {"claims": {}, "host_path": "/mnt/nvme"}
 
 
-def test_each_node_with_a_local_disk_has_a_claim_of_its_own() -> None:
+def test_each_node_with_a_local_disk_has_a_claim_of_its_own_and_servers_share_one() -> None:
     recording = made(WeightsKind.LOCAL, TWO_H200S)
     assert outputs(recording) == {
         "claims": {"h200-0": "h200-weights-h200-0", "h200-1": "h200-weights-h200-1"},
+        "served_claim": "h200-weights.served",
     }
-    assert len(recording.of_type(":PersistentVolume")) == 2
+    assert len(recording.of_type(":PersistentVolume")) == 3
+
+
+def test_servers_of_several_nodes_mount_the_directory_of_whichever_node_they_are_on() -> None:
+    recording = made(WeightsKind.LOCAL, TWO_H200S)
+    (disk,) = [each for each in recording.of_type(":PersistentVolume") if "hostPath" in each.inputs["spec"]]
+    (claim,) = [each for each in recording.of_type(":PersistentVolumeClaim") if each.name == "weights-claim.served"]
+    spec = disk.inputs["spec"]
+    assert spec["hostPath"] == {"path": "/mnt/nvme", "type": "Directory"}
+    assert "nodeAffinity" not in spec, "a spare node may take the place of one that is gone"
+    assert spec["claimRef"] == {"namespace": "serving", "name": "h200-weights.served"}
+    assert spec["accessModes"] == claim.inputs["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claim.inputs["spec"]["volumeName"] == disk.inputs["metadata"]["name"]
 
 
 @pytest.mark.parametrize("kind", [WeightsKind.LOCAL, WeightsKind.CLAIM])

@@ -26,6 +26,11 @@ DEV = read_sections(stack_file("dev", PROGRAM))
 UNPROMOTED = {section: values for section, values in H200.items() if section != "promotion"}
 """A stack without a stack before it, and so without warnings about that one."""
 
+BY_TAG = (
+    "images without a digest may be other images tomorrow: engine.image vllm/vllm-openai:v0.33.0, "
+    "stage.image python:3.12-slim; `python -m config pin STACK` writes the digests into the stack file"
+)
+
 
 def edited(sections: dict[str, Any], **edits: dict[str, Any]) -> dict[str, Any]:
     result = deepcopy(sections)
@@ -113,7 +118,13 @@ def test_the_api_key_is_in_no_registration_but_its_secret(preview: bool, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("stack", "variable"), [("h200", "VLLM_API_KEY"), ("h200-gguf", "LLAMA_API_KEY"), ("h100x16", "VLLM_API_KEY")]
+    ("stack", "variable"),
+    [
+        ("h200", "VLLM_API_KEY"),
+        ("h200-sglang", "SGLANG_API_KEY"),
+        ("h200-gguf", "LLAMA_API_KEY"),
+        ("h100x16", "VLLM_API_KEY"),
+    ],
 )
 def test_only_the_engine_that_answers_gets_the_api_key(
     stack: str, variable: str, monkeypatch: pytest.MonkeyPatch
@@ -211,8 +222,34 @@ def test_pods_that_may_not_be_listed_are_a_warning(monkeypatch: pytest.MonkeyPat
     hidden = replace(fit_cluster(StackConfig.parse(H200)), pods_hidden="status 403, pods is forbidden")
     recording = run_program(monkeypatch, "h200", sections=UNPROMOTED, cluster=hidden)
     assert recording.warnings == [
-        "whether other pods hold devices of the nodes was not checked: status 403, pods is forbidden"
+        BY_TAG,
+        "whether other pods hold devices of the nodes was not checked: status 403, pods is forbidden",
     ]
+
+
+def test_one_warning_names_all_images_without_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_program(monkeypatch, "h200").warnings.count(BY_TAG) == 1
+    digest = "@sha256:" + "a" * 64
+    pinned = {section: {"image": f"{H200[section]['image']}{digest}"} for section in ("engine", "stage")}
+    recording = run_program(monkeypatch, "h200", sections=edited(H200, **pinned))
+    assert not [words for words in recording.warnings if "digest" in words]
+
+
+@pytest.mark.parametrize(
+    ("stack", "security", "warned"),
+    [
+        ("mi300x", {}, True),
+        ("mi300x", {"group": 109}, False),
+        ("mi300x", {"profile": "baseline"}, False),
+        ("h200", {}, False),
+    ],
+)
+def test_a_server_without_root_on_amd_gpus_is_warned_of_the_group_of_their_devices(
+    stack: str, security: dict[str, Any], warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = edited(read_sections(stack_file(stack, PROGRAM)), security=security)
+    recording = run_program(monkeypatch, stack, sections=sections)
+    assert any("the group render" in words for words in recording.warnings) is warned
 
 
 def test_the_exports_say_where_what_and_whether_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,8 +351,9 @@ def test_a_preview_goes_on_without_a_cluster_and_says_what_it_did_not_see(monkey
     away = ClusterUnreachable("connection refused")
     recording = run_program(monkeypatch, "h200", preview=True, sections=UNPROMOTED, cluster=away)
     assert recording.warnings == [
+        BY_TAG,
         "cluster 'test' cannot be reached: connection refused; it was not checked, and an update may do other than "
-        "this preview shows"
+        "this preview shows",
     ]
     assert recording.of_type(":Deployment")
     provider = recording.only("providers:kubernetes")

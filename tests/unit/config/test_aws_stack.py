@@ -164,8 +164,8 @@ def test_a_plan_is_for_the_instances_as_they_are_bought() -> None:
         (
             [("weights.kind", "local")],
             [
-                "heavylift:weights.kind: 'local' has no meaning for nodes of kind eks, which are replaced, and its "
-                "claim ties every pod to one node: expected host-path"
+                "heavylift:weights.kind: 'local' has no meaning for nodes of kind eks, which have no names of their "
+                "own, and each volume is tied to its node by name: expected host-path"
             ],
         ),
         (

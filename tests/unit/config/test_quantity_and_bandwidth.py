@@ -3,7 +3,7 @@
 import pytest
 
 from config.bandwidth import bytes_per_second
-from config.quantity import gigabytes, quantity_bytes, whole_gibibytes
+from config.quantity import canonical, gigabytes, quantity_bytes, whole_gibibytes
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,28 @@ def test_a_bandwidth_is_read_in_bytes_per_second(text: str, expected: float) -> 
 def test_what_is_no_bandwidth_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="10 Gbit/s"):
         bytes_per_second(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        # The examples in the documentation of Kubernetes' Quantity, and of its test of canonical forms.
+        ("1.5", "1500m"),
+        ("1.5Gi", "1536Mi"),
+        ("1024Mi", "1Gi"),
+        ("5120Mi", "5Gi"),
+        ("2048Gi", "2Ti"),
+        ("1000m", "1"),
+        ("100m", "100m"),
+        ("1000M", "1G"),
+        ("1500M", "1500M"),
+        ("0.5Ki", "512"),
+        ("256Gi", "256Gi"),
+        ("32", "32"),
+        ("2000", "2k"),
+        ("0", "0"),
+        ("1e3", "1e3"),
+    ],
+)
+def test_a_quantity_is_written_as_kubernetes_stores_it(written: str, stored: str) -> None:
+    assert canonical(written) == stored

@@ -255,7 +255,7 @@ def test_an_unknown_key_is_refused_and_the_nearest_one_offered() -> None:
 def test_an_unknown_object_is_refused_with_those_that_are_known() -> None:
     assert faults(changed("gateway.port", 1)) == [
         "heavylift:gateway: is not a known key: expected one of cluster, aws, nodes, model, weights, stage, engine, "
-        "security, pod, promotion"
+        "security, network, pod, metrics, expose, promotion"
     ]
 
 
@@ -271,8 +271,8 @@ def test_a_group_without_a_user_is_refused_where_no_user_is_set_by_default() -> 
 def test_missing_objects_and_keys_are_named_with_what_they_are_for() -> None:
     sections = {key: value for key, value in GOOD.items() if key != "stage"} | {"weights": {}}
     assert faults(sections) == [
-        "heavylift:weights.kind: is missing: expected `local`: a PersistentVolume on the node's disk. `host-path`: a "
-        "directory of the node. `claim`: a PersistentVolumeClaim from a storage class",
+        "heavylift:weights.kind: is missing: expected `local`: a PersistentVolume on each node's disk, for nodes with "
+        "names. `host-path`: a directory of each node. `claim`: a PersistentVolumeClaim from a storage class",
         "heavylift:stage: is missing: expected the Job that downloads and verifies the weights",
     ]
 
@@ -287,7 +287,7 @@ def test_an_object_given_as_text_is_said_to_be_one() -> None:
 def test_all_faults_come_at_once() -> None:
     sections = changed("model.revision", "main")
     sections["weights"]["size"] = "big"
-    sections["engine"]["name"] = "sglang"
+    sections["engine"]["name"] = "tgi"
     assert [fault.split(": ")[0] for fault in faults(sections)] == [
         "heavylift:model.revision",
         "heavylift:weights.size",
@@ -323,11 +323,11 @@ def test_contradictions_come_with_the_faults_of_other_objects() -> None:
     sections = changed("model.revision", "main")
     sections["nodes"] |= {"names": ["a", "b"], "gpu": "h2000"}
     sections["engine"]["tensor_parallel"] = 32
-    del sections["stage"]
+    del sections["nodes"]["nvme_path"], sections["stage"]
     assert [fault.split(": ")[0] for fault in faults(sections)] == [
         "heavylift:model.revision",
         "heavylift:stage",
-        "heavylift:weights.kind",
+        "heavylift:weights.path",
     ]
 
 
@@ -359,9 +359,9 @@ def test_a_long_value_is_cut_in_the_message() -> None:
             "heavylift:weights.path: is missing: kind local expects a directory here or in heavylift:nodes.nvme_path",
         ),
         (
-            {"nodes": {"names": ["a", "b"], "gpu": "h200", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
-            "heavylift:weights.kind: 'local' with 2 nodes: expected one name in nodes.names, since its claim ties "
-            "every pod to one node; use host-path for several",
+            {"nodes": {"gpu": "h200", "gpus_per_node": 8, "nvme_path": "/mnt/nvme"}},
+            "heavylift:weights.kind: 'local' without nodes.names: expected the names of the nodes, since each has a "
+            "volume of its own, or kind host-path",
         ),
         (
             {

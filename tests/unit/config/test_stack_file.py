@@ -84,5 +84,17 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path: Path) -> Non
     ):
         with pytest.raises(StackError, match=rf"the key '[\w:]+' is there twice .* line {line}, "):
             read_stack_file(written(tmp_path, text))
-    with pytest.raises(StackError, match="nested too deeply"):
-        read_stack_file(written(tmp_path, "[" * 3000))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("[" * 3000, "maximum nesting depth"),
+        ("[" * 995 + "]" * 995, "nested too deeply"),
+        ("&a [*a]", "nested too deeply"),
+    ],
+)
+def test_values_that_are_nested_too_deeply_are_refused(tmp_path: Path, values: str, said: str) -> None:
+    text = f"config:\n  heavylift:model: {values}\n"
+    with pytest.raises(StackError, match=said):
+        read_stack_file(written(tmp_path, text))

@@ -36,6 +36,14 @@ def test_nodes_cost_what_their_kind_of_capacity_costs() -> None:
     assert cost("p5en.48xlarge", CapacityKind.CAPACITY_BLOCK, nodes=2) == 83.22
 
 
+def test_a_price_of_an_earlier_year_says_so() -> None:
+    """The catalogue has Capacity Block prices of 2026 for p5en, and of 2024 for p5."""
+    for gpu, name, dated in (("h200", "p5en.48xlarge", ""), ("h100", "p5.48xlarge", ", price of 2024")):
+        request = FitRequest(model="kimi-k2.5", gpu=gpu, instance_type=name, capacity=CapacityKind.CAPACITY_BLOCK)
+        (part,) = cost_parts(request)
+        assert part.name == f"1 x {name} (capacity-block{dated})"
+
+
 def test_one_unknown_price_makes_the_cost_unknown_and_is_named() -> None:
     request = FitRequest(
         model="kimi-k2.5", gpu="b200", instance_type="p6-b200.48xlarge", capacity=CapacityKind.CAPACITY_BLOCK

@@ -156,3 +156,13 @@ def test_a_server_that_takes_more_than_its_share_of_the_nodes_is_told_how_many_n
     asked = plan("kimi-k2.5", "h100", tensor_parallel=8, pipeline_parallel=2, deployment=deployment)
     assert "each of the 2 servers has 1 of the 3 nodes, with 8 GPUs each" in texts(asked)
     assert "Use 4 nodes" in texts(asked)
+
+
+@pytest.mark.parametrize(("zone", "warned"), [("use2-az3", False), ("use2-az9", True)])
+def test_a_zone_that_does_not_offer_the_instance_type_is_a_warning(zone: str, warned: bool) -> None:
+    """EC2 offers p5en in use2-az1, use2-az2 and use2-az3 (DescribeInstanceTypeOfferings, tests/recorded_ec2.py)."""
+    deployment = Deployment(nodes=1, volume_has_size=False, zone=zone)
+    asked = plan("kimi-k2.5", "h200", instance_type="p5en.48xlarge", deployment=deployment)
+    found = [warning.message for warning in asked.warnings if warning.code == "zone_not_offered"]
+    assert bool(found) is warned
+    assert all("it lists use2-az1, use2-az2, use2-az3" in message for message in found)

@@ -14,7 +14,7 @@ from engines.registry import engine_for, engine_of
 
 _PROGRAM = Path(__file__).parents[3]
 _ROOMS = ("components", "config", "engines", "planner")
-_ENGINE_FOLDERS = ("engines/vllm/", "engines/llama_cpp/")
+_ENGINE_FOLDERS = ("engines/vllm/", "engines/sglang/", "engines/llama_cpp/")
 
 
 def _source() -> Iterator[Path]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engines.vllm.memory.stages import memory_of, weights_by_group
-from tests.unit.planner.asking import GIB, codes, plan, resolved_request
+from tests.unit.planner.asking import GIB, codes, plan, resolved_request, warning_codes
 
 
 def _weights(model: str, gpu: str = "h200", **settings: Any) -> float:
@@ -74,7 +74,69 @@ def test_weights_that_stay_in_host_memory_leave_the_gpu_and_need_the_pods_memory
     assert kept.max_context > plain.max_context
 
 
-@pytest.mark.parametrize("flag", ["--enforce-eager", "--enable-eplb", "--eplb-config", "--cpu-offload-gb"])
+@pytest.mark.parametrize(
+    ("settings", "regions"),
+    [
+        ({}, 1),
+        ({"tensor_parallel": 1, "data_parallel": 8, "expert_parallel": True}, 8),
+        ({"nodes": 2, "gpu": "h100", "fabric": "infiniband"}, 1),
+        ({"nodes": 2, "tensor_parallel": 1, "data_parallel": 16, "expert_parallel": True, "fabric": "infiniband"}, 8),
+    ],
+)
+def test_kv_cache_in_host_memory_is_in_shared_memory_once_for_each_data_parallel_rank(
+    settings: dict[str, Any], regions: int
+) -> None:
+    """vLLM 0.33.0 maps a file of the whole size in /dev/shm, and does not start where less is free
+    (vllm/v1/kv_offload/cpu/shared_offload_region.py)."""
+    plain, offloaded = plan("kimi-k2.5", **settings), plan("kimi-k2.5", **settings, kv_offload=200 * GIB, **_HOST)
+    assert offloaded.host.shared_memory_bytes - plain.host.shared_memory_bytes == regions * 200 * GIB
+    assert plain.host.memory_bytes is not None
+    assert offloaded.host.memory_bytes == plain.host.memory_bytes + regions * 200 * GIB
+    assert offloaded.kv_tokens == plain.kv_tokens
+    assert offloaded.engine_args[offloaded.engine_args.index("--kv-offloading-size") + 1] == "200"
+
+
+_HOST: dict[str, Any] = {"host_memory_bytes": 4096 * GIB}
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"kv_offload": 0}, "value_not_valid"),
+        ({"kv_offload": 200 * GIB}, "host_memory_not_known"),
+        ({"kv_offload": 200 * GIB, "host_memory_bytes": 150 * GIB}, "host_memory_too_small"),
+        ({"kv_offload": 200 * GIB, **_HOST, "shared_memory_bytes": 64 * GIB}, "shared_memory_too_small"),
+        ({"kv_offload": 200 * GIB, **_HOST, "engine_version": "0.30.0"}, "setting_not_known"),
+        ({"max_num_queued_reqs": 0}, "value_not_valid"),
+        ({"max_num_queued_reqs": 100, "max_num_seqs": 128}, "queue_below_sequences"),
+        ({"max_num_queued_reqs": 100, "engine_version": "0.27.1"}, "setting_not_known"),
+        ({"sleep_idle_seconds": 600}, "setting_not_used"),
+        ({"load_format": "pt"}, "value_not_valid"),
+        ({"load_format": "instanttensor"}, "reader_not_checked"),
+        ({"load_format": "runai_streamer"}, "reader_memory_not_known"),
+        ({"load_format": "runai_streamer", **_HOST}, "reader_not_checked"),
+        ({"load_format": "instanttensor", "gpu": "mi300x"}, "reader_needs_nvidia"),
+        ({"load_format": "fastsafetensors", "engine_version": "0.25.0"}, "setting_not_known"),
+    ],
+)
+def test_limits_of_host_memory_and_queue_are_named(settings: dict[str, Any], code: str) -> None:
+    planned = plan("kimi-k2.5", **settings)
+    assert code in codes(planned) | warning_codes(planned)
+
+
+def test_a_queue_that_holds_all_that_run_is_passed_on() -> None:
+    planned = plan("kimi-k2.5", max_num_seqs=128, max_num_queued_reqs=256)
+    assert "queue_below_sequences" not in warning_codes(planned)
+    assert planned.engine_args[planned.engine_args.index("--max-num-queued-reqs") + 1] == "256"
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        *("--enforce-eager", "--enable-eplb", "--eplb-config", "--cpu-offload-gb", "--kv-offloading-size"),
+        *("--load-format", "--max-num-queued-reqs"),
+    ],
+)
 def test_a_setting_of_its_own_is_not_given_as_an_extra_argument(flag: str) -> None:
     assert codes(plan("kimi-k2.5", extra_args=(flag, "1"))) == {"argument_of_the_plan"}
 
@@ -105,9 +167,8 @@ def test_the_layer_that_drafts_is_held_and_has_a_cache_as_the_others() -> None:
     ("model", "settings", "code"),
     [
         ("kimi-k2.5", {}, "no_draft_layers"),
-        ("qwen3.5-397b-a17b", {}, "drafts_not_known"),
+        ("qwen3.5-397b-a17b", {"pipeline_parallel": 2}, "drafts_not_known"),
         ("glm-5.2-fp8", {}, "drafts_not_known"),
-        ("deepseek-v3", {"nodes": 2}, "drafts_not_known"),
         ("deepseek-v3", {"engine_version": "0.20.2"}, "setting_not_known"),
         ("deepseek-v3", {"speculative_tokens": 0}, "value_not_valid"),
     ],
@@ -133,8 +194,10 @@ def test_adapters_have_two_matrices_beside_each_linear_layer() -> None:
 @pytest.mark.parametrize(
     ("model", "settings", "code"),
     [
-        ("kimi-k2.5", {"max_loras": 1}, "adapters_not_known"),
-        ("llama-3.1-8b", {"max_loras": 1, "nodes": 2}, "adapters_not_known"),
+        ("kimi-k2.5", {"max_loras": 1}, "adapters_not_served"),
+        ("deepseek-v4-flash", {"max_loras": 1}, "adapters_not_known"),
+        ("qwen3-30b-a3b", {"max_loras": 1, "tensor_parallel": 4, "data_parallel": 2}, "adapters_not_known"),
+        ("qwen3-30b-a3b", {"max_loras": 1, "gpu": "b200"}, "adapters_not_known"),
         ("llama-3.1-8b", {"max_lora_rank": 8}, "rank_without_adapters"),
         ("llama-3.1-8b", {"max_loras": 1, "max_lora_rank": 24}, "rank_not_taken"),
         ("llama-3.1-8b", {"max_loras": 1, "engine_version": "0.20.2"}, "setting_not_known"),

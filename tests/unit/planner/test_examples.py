@@ -14,7 +14,17 @@ from planner import fit
 from planner.recommend import Query, recommend
 from planner.stack_request import request_of_stack
 
-_EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("Pulumi.*.yaml"))
+_WITH_DRAFT_MODEL = "Pulumi.qwen3-32b.yaml"
+"""An example of speculative decoding, which the table does not have."""
+
+_OVER_TWO_NODES = "Pulumi.kimi-sglang-2-nodes.yaml"
+"""An example of a group of nodes, which the table does not have."""
+
+_EXAMPLES = sorted(
+    file
+    for file in (Path(__file__).parents[3] / "examples").glob("Pulumi.*.yaml")
+    if file.name not in (_WITH_DRAFT_MODEL, _OVER_TWO_NODES)
+)
 
 _TABLE = {
     "Llama-3.1-8B": ("a100-40gb", 1),
@@ -28,6 +38,18 @@ _MORE_THAN_THE_TABLE_SAYS = {"Qwen3.5-35B-A3B": 2}
 """72 GB in BF16 are more than a card of 40 GB; 37 GB in FP8 leave no room that is sure."""
 _LESS_THAN_THE_TABLE_SAYS = {"Qwen3-235B-A22B": 2}
 """In 4-bit GPTQ, which the table does not consider."""
+
+
+def test_the_example_with_a_draft_model_fits() -> None:
+    stack = read_stack_file(_EXAMPLES[0].with_name(_WITH_DRAFT_MODEL))
+    plan = fit(request_of_stack(stack, None))
+    assert (plan.verdict, plan.context) == ("fits", 40_960)
+
+
+def test_the_example_over_two_nodes_fits() -> None:
+    stack = read_stack_file(_EXAMPLES[0].with_name(_OVER_TWO_NODES))
+    plan = fit(request_of_stack(stack, None))
+    assert (plan.verdict, plan.layout.tp, plan.layout.pp) == ("fits", 8, 2)
 
 
 def test_every_model_of_the_table_has_an_example() -> None:

@@ -41,7 +41,9 @@ def test_a_token_costs_what_the_formula_says(model: str, gpu: str, tp: int, dtyp
 
 @pytest.mark.parametrize("entry", ground_truth().caches, ids=lambda entry: entry.id)
 def test_published_tokens_lie_within_the_rounding_of_the_published_bytes(entry: PublishedCache) -> None:
-    low, high = (predicted_tokens(entry, entry.kv_gib + rounding) for rounding in (-0.005, 0.005))
+    low, high = (
+        predicted_tokens(entry, entry.kv_gib + rounding) for rounding in (-entry.rounding_gib, entry.rounding_gib)
+    )
     if entry.not_gated:
         assert abs(predicted_tokens(entry, entry.kv_gib) / entry.tokens - 1) < 0.015
     else:

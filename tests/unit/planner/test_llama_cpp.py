@@ -40,6 +40,19 @@ def test_expert_offload_where_the_experts_fit_is_said_to_be_needless() -> None:
     assert "expert_offload_not_needed" in warning_codes(given)
 
 
+def test_an_idle_model_leaves_memory_only_if_asked_for() -> None:
+    plain, sleeping = (
+        plan("unsloth/Kimi-K2.5-GGUF", **_ARTICLE, host_memory_bytes=2**40, **settings)
+        for settings in ({}, {"sleep_idle_seconds": 1800})
+    )
+    assert "--sleep-idle-seconds" not in plain.engine_args
+    assert sleeping.engine_args[sleeping.engine_args.index("--sleep-idle-seconds") + 1] == "1800"
+    assert (
+        plan("kimi-k2.5", gpus_per_node=8).engine_args
+        == plan("kimi-k2.5", gpus_per_node=8, sleep_idle_seconds=9).engine_args
+    )
+
+
 def test_expert_offload_is_the_way_where_the_experts_do_not_fit() -> None:
     settings = {**_ARTICLE, "gpus_per_node": 1}
     assert codes(plan("unsloth/Kimi-K2.5-GGUF", **settings)) == {"weights_do_not_fit"}
@@ -90,7 +103,7 @@ def test_the_latent_cache_of_kimi_is_counted_as_in_the_article() -> None:
         ("h200", "b10920", None, {"driver_not_known"}),
         ("h200", None, None, {"driver_not_known"}),
         ("h200", "b10991", "580", {"image_cuda_not_known"}),
-        ("h200", "00dc8057ab28", "580", {"image_cuda_not_known"}),
+        ("h200", "00dc8057ab28", "580", {"image_cuda_not_known", "vulnerabilities_not_checked"}),
     ],
 )
 def test_the_driver_is_compared_with_the_cuda_of_the_image(

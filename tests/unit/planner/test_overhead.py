@@ -101,7 +101,7 @@ def test_where_no_log_is_near_the_worst_end_is_wider_and_the_plan_says_why(
     planned = fit(request)
     assert reason in planned.overhead_widened_by
     assert reason in summary(request, planned)
-    assert reason in explain(request)
+    assert reason in explain(request, fit(request))
 
 
 def test_where_a_log_is_near_the_range_is_not_widened() -> None:

@@ -16,7 +16,7 @@ from tests.oracle.pairs import write_checkpoint
 CONFIGURATIONS = [
     entry
     for entry in json.loads((DATA / "configs.json").read_text())["models"]
-    if not entry["repository"].startswith("made/")
+    if entry["source"].startswith("aiconfigurator") and not entry["repository"].startswith("made/")
 ]
 MOST_UNKNOWN = 10
 

@@ -9,6 +9,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from planner.fit import plan_only
 from planner.report.summary import summary
 from tests.unit.planner.asking import DATA
 
-_COUNT = int(os.environ.get("HEAVYLIFT_RANDOM_REQUESTS", "150"))
+_COUNT = int(os.environ.get("HEAVYLIFT_RANDOM_REQUESTS", "300"))
 _SEED = int(os.environ.get("HEAVYLIFT_RANDOM_SEED", "1"))
 _ORACLE = DATA.parent / "oracle" / "configs.json"
 
@@ -52,6 +53,10 @@ _DRAWS: dict[str, tuple[Any, ...]] = {
     "enforce_eager": (False, False, True),
     "redundant_experts": (None, None, None, None, 0, 8, 31),
     "cpu_offload_gb": (None, None, None, None, 8.0, 500.0),
+    "kv_offload": (*[None] * 15, 64 * 2**30),
+    "max_num_queued_reqs": (*[None] * 14, 8, 4096),
+    "load_format": (*[None] * 15, "instanttensor"),
+    "sleep_idle_seconds": (*[None] * 7, 600),
     "host_memory_bytes": (None, 2**40),
     "max_loras": (None, None, None, None, None, 2),
     "max_lora_rank": (None, None, None, None, None, 24, 64),
@@ -71,6 +76,9 @@ _LLAMA_ARGUMENTS = (
     *(("-sm", "row"), ("--threads", "4"), ("--lora", "a.gguf")),
 )
 
+_DRAFTED = 0.15
+"""Share of the requests that name a draft model."""
+_SMALL = ("qwen3-0.6b", "qwen3-1.7b", "llama-3.1-8b", "gemma-3-270m", "gpt-oss-20b")
 
 _read = cache(find_model)
 """Reads each directory once."""
@@ -101,8 +109,12 @@ def _draw(chance: random.Random, scratch: Path) -> FitRequest:
         arguments = chance.choice(((), (), *_LLAMA_ARGUMENTS))
     else:
         arguments = chance.choice(((), (), (), *_HARMLESS, *_NOT_COUNTED))
+    model = chance.choice((*named, *_directories(scratch)))
+    if chance.random() < _DRAFTED:
+        # One of three drafts is a checkpoint of any kind; the others are small, as drafts are.
+        settings["draft"] = chance.choice((model, *named, *_SMALL) if chance.random() < 1 / 3 else _SMALL)
     return FitRequest(
-        model=chance.choice((*named, *_directories(scratch))),
+        model=model,
         gpu=chance.choice([gpu.name for gpu in gpus()]),
         engine=engine,
         extra_args=arguments,
@@ -140,6 +152,8 @@ def _of_vllm(request: FitRequest, plan: Plan, model: ModelSpec) -> Iterator[str]
         "decode context parallelism does not divide tensor parallelism": bool(sizes.tp % sizes.dcp),
         "experts of a dense model are spread": request.expert_parallel and model.shape.experts is None,
         "fewer tokens than sequences": bool(tokens and sequences and tokens < sequences),
+        "a draft model that vLLM does not start with fits": _wrong_draft(request, plan, model),
+        "adapters take too little": _adapters_take_too_little(request, plan, model),
         "weights and overhead are more than the budget": _too_much(plan),
         "the GPUs together hold less than the checkpoint": _too_little(request, plan, model),
     }
@@ -150,6 +164,25 @@ def _uneven(model: ModelSpec, tp: int) -> bool:
     attention = model.shape.attention
     heads = attention.kv_heads if isinstance(attention, GroupedAttention) else tp
     return bool(model.shape.heads % tp or (heads % tp and tp % heads))
+
+
+def _wrong_draft(request: FitRequest, plan: Plan, model: ModelSpec) -> bool:
+    """A draft model drafts tokens, of the target's vocabulary, on one pipeline stage."""
+    if request.draft is None:
+        return False
+    draft = _read(request.draft, ())
+    differs = draft.shape.vocabulary != model.shape.vocabulary
+    return differs or not request.speculative_tokens or plan.layout.pp > 1 or draft.is_gguf or bool(draft.unknown)
+
+
+def _adapters_take_too_little(request: FitRequest, plan: Plan, model: ModelSpec) -> bool:
+    """Each adapter has two matrices in bfloat16 beside each layer at the least, one as wide as the hidden state."""
+    if request.max_loras is None:
+        return False
+    without = plan_only(replace(request, max_loras=None, max_lora_rank=None))
+    taken = sum(with_.weights_gib - bare.weights_gib for with_, bare in zip(plan.stages, without.stages, strict=True))
+    least = request.max_loras * (request.max_lora_rank or 16) * model.shape.hidden * model.shape.layers * 2
+    return taken * 2**30 < least * 0.99
 
 
 def _too_much(plan: Plan) -> bool:
@@ -163,8 +196,9 @@ def _too_little(request: FitRequest, plan: Plan, model: ModelSpec) -> bool:
     """Without the parts that are left out, and where nothing is turned into another format or kept elsewhere."""
     if request.cpu_offload_gb or request.quantization:
         return False
-    loaded = sum(group.bytes for group in model.groups if group.place not in ("mtp", "vision"))
-    held = sum(stage.weights_gib for stage in plan.stages) * 2**30 * plan.layout.tp * plan.layout.dp
+    drafts = _read(request.draft, ()).groups if request.draft else ()
+    loaded = sum(group.bytes for group in (*model.groups, *drafts) if group.place not in ("mtp", "vision"))
+    held = sum(stage.weights_gib for stage in plan.stages) * 2**30 * plan.layout.tp * plan.layout.dp * plan.layout.pcp
     return held < loaded * 0.99
 
 

@@ -70,6 +70,14 @@ def test_latent_attention_gets_rows_whose_ranks_do_not_copy_the_cache() -> None:
     assert 2 < layouts[1, 8, 1].times_the_tokens < 8
 
 
+def test_the_context_is_spread_within_each_pipeline_stage_too() -> None:
+    """Two nodes of H100 hold the INT4 checkpoint in two stages of eight ranks, which copy the cache as one node's do.
+    Attention in sixteen ranks leaves too little beside 56 GiB of weights on each."""
+    rows = [row for row in recommend(Query(model="kimi-k2.5", gpu="h100", nodes=2)) if row.checkpoint.format == "int4"]
+    assert [(row.plan.layout.tp, row.plan.layout.pp, row.plan.layout.dcp) for row in rows] == [(8, 2, 1), (8, 2, 8)]
+    assert 7 < rows[1].times_the_tokens <= 8
+
+
 def test_grouped_attention_that_is_cut_without_copies_gets_none() -> None:
     rows = recommend(Query(model="qwen3-coder-480b-a35b", gpu="h200"))
     assert [row.times_the_tokens for row in rows] == [1.0]

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from config.catalogue import CapacityKind
 from config.stack.file import read_sections
 from config.stack.sections import StackConfig
+from engines.request import Deployment
 from planner import Plan, fit
 from planner.stack_request import request_of_stack
 from tests.unit.planner.asking import codes, plan, texts, warning_codes
@@ -163,6 +165,12 @@ def test_a_variable_that_changes_what_the_plan_counts_is_unknown(name: str) -> N
     assert f"engine.environment sets {name}" in texts(open_plan)
 
 
+def test_vllm_is_not_served_with_its_endpoints_for_development() -> None:
+    refused = planned(stack("h200", engine={"environment": {"VLLM_SERVER_DEV_MODE": "1"}}))
+    assert (refused.verdict, codes(refused)) == ("rejected", {"environment_refused"})
+    assert "VLLM_SERVER_DEV_MODE" in texts(refused)
+
+
 def test_a_variable_that_sets_a_flag_of_llama_cpp_is_unknown() -> None:
     open_plan = planned(stack("h200-gguf", engine={"environment": {"LLAMA_ARG_CTX_SIZE": "4096"}}))
     assert (open_plan.verdict, codes(open_plan)) == ("unknown", {"environment_not_counted"})
@@ -208,3 +216,22 @@ def test_the_image_of_a_stack_hides_no_other_gpus(name: str, count: int) -> None
     own = planned(stack(name, nodes=nodes, engine=engine | {"image": "registry.example/own:1"}))
     assert "What fits instead" in texts(own)
     assert planned(stack(name, nodes=nodes, engine=engine)).problems == own.problems
+
+
+def test_in_aws_what_fits_instead_names_instance_types_that_are_sold_in_the_same_way() -> None:
+    """p5 has eight H100 and p5e eight H200 (EC2, DescribeInstanceTypes); p5e is the cheaper one with H200 in blocks."""
+    on_p5 = {"instance_type": "p5.48xlarge", "capacity": CapacityKind.CAPACITY_BLOCK, "max_model_len": 262_144}
+    said = texts(plan("kimi-k2.5", "h100", mm_encoder_tp_mode="data", **on_p5))
+    assert "2 x p5.48xlarge (16 H100" in said
+    assert "1 x p5e.48xlarge (8 H200" in said
+    deployed = Deployment(nodes=1, volume_has_size=False, image="vllm/vllm-openai:v0.33.0")
+    said = texts(plan("kimi-k2.5", "h100", mm_encoder_tp_mode="data", deployment=deployed, **on_p5))
+    assert "2 x p5.48xlarge (16 H100 SXM), with an image that has EFA libraries" in said
+
+
+def test_in_aws_one_gpu_has_larger_instances_and_instances_with_a_larger_gpu() -> None:
+    """g6.12xlarge has four L4 and g6e.xlarge one L40S (EC2, DescribeInstanceTypes)."""
+    asked = {"gpus_per_node": 1, "instance_type": "g6.xlarge", "max_model_len": 131_072}
+    said = texts(plan("meta-llama/Llama-3.1-8B-Instruct", "l4", **asked))
+    assert "1 x g6.12xlarge (4 L4)" in said
+    assert "1 x g6e.xlarge (1 L40S)" in said

@@ -200,8 +200,9 @@ def test_the_plan_has_exactly_the_documented_keys() -> None:
     assert list(planned) == [
         "verdict", "problems", "warnings", "layout", "pods", "per_gpu", "kv_tokens", "context",
         "max_concurrency", "max_context", "weights_bytes", "disk_bytes", "download_seconds", "load_seconds",
-        "cost_per_hour_usd", "cost_parts", "engine_args", "engine_env",
+        "cost_per_hour_usd", "cost_parts", "speed", "engine_args", "engine_env",
     ]  # fmt: skip
+    assert list(planned["speed"]) == ["prompt_tokens", "answer_tokens", "bound", "likely", "why_no_likely_range"]
     assert list(planned["pods"]) == ["gpus_per_pod", "pods_per_server", "nodes_per_server"]
     assert list(planned["layout"]) == ["tp", "pp", "dp", "pcp", "ep", "dcp"]
     assert list(planned["per_gpu"]) == ["budget_gib", "weights_gib", "overhead_gib", "kv_gib", "kv_bytes_per_token"]

@@ -59,7 +59,9 @@ GOOD: Stack = {
     "kubernetes:batch/v1:Job": {"spec": {"template": template("stage", containers=[STAGER])}},
     "kubernetes:core/v1:Service": {"spec": {"type": "ClusterIP", "selector": LABELS}},
     "kubernetes:core/v1:PersistentVolume": {"spec": {"persistentVolumeReclaimPolicy": "Retain"}},
-    "kubernetes:networking.k8s.io/v1:NetworkPolicy": {"spec": {"podSelector": {"matchLabels": LABELS}}},
+    "kubernetes:networking.k8s.io/v1:NetworkPolicy": {
+        "spec": {"podSelector": {"matchLabels": LABELS}, "ingress": [{"from": [{"podSelector": {}}]}]}
+    },
 }
 MODEL, SERVER, JOB, SERVICE, VOLUME, POLICY = GOOD
 ENGINE = (SERVER, "spec", "template", "spec", "containers", 0)
@@ -80,7 +82,7 @@ VIOLATIONS: Sequence[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("cost-ceiling", (MODEL, "plan", "cost_per_hour_usd"), 25.61, "costs 25.61 $ per hour"),
     ("cost-ceiling", (MODEL, "plan", "cost_per_hour_usd"), None, "State nodes.usd_per_gpu_hour"),
     ("weights-pinned-by-commit", (JOB, "spec", "template", "spec", "containers", 0, "command", 6), "main", "at 'main'"),
-    ("weights-locked", (MODEL, "release", "lock_sha256"), REMOVED, "have no lock"),
+    ("weights-locked", (MODEL, "release", "lock_sha256"), REMOVED, "has no lock of its weights"),
     ("weights-mounted-read-only", (*ENGINE, "volumeMounts", 0, "readOnly"), REMOVED, "can write to the weights"),
     ("weights-retained", (VOLUME, "spec", "persistentVolumeReclaimPolicy"), "Delete", "deleted with its claim"),
     ("full-verification", (*POD, "initContainers", 0, "command", 3), REMOVED, "size and times only"),
@@ -102,6 +104,7 @@ VIOLATIONS: Sequence[tuple[str, tuple[str | int, ...], Any, str]] = [
     ),
     ("no-public-server", (SERVICE, "spec", "type"), "LoadBalancer", "is LoadBalancer, and its server asks for no key"),
     ("network-policy", (POLICY, "spec", "podSelector", "matchLabels", "app"), "other", "No NetworkPolicy names"),
+    ("network-policy", (POLICY, "spec", "ingress"), [{"ports": [{"port": 8000}]}], "heavylift:network.from"),
     ("pod-security", (*POD, "automountServiceAccountToken"), REMOVED, "token of the API server"),
     ("pod-security", (*POD, "hostPID"), True, "sees the processes"),
     (
@@ -233,6 +236,7 @@ UNPINNED = {
     "llama-3-1-8b",
     "minimax-m2-5",
     "qwen3-235b",
+    "qwen3-32b",
     "qwen3-5-35b",
     "qwen3-5-397b",
 }

@@ -139,11 +139,33 @@ def test_where_the_planner_of_the_base_does_not_run_the_report_says_so(program: 
     assert json.loads(ended.stdout)["notes"] == ["before: the planner does not run: RuntimeError: too old"]
 
 
+def test_a_stack_file_beside_tests_is_compared_like_any_other(program: Path) -> None:
+    """Of the base, the Python that no planner imports is left out, and nothing else."""
+    folder = program / "tests"
+    folder.mkdir()
+    for name in ("changed", "same"):
+        shutil.copy(program / "Pulumi.h200.yaml", folder / f"Pulumi.{name}.yaml")
+    (folder / "test_a.py").write_text("")
+    git(program, "add", ".")
+    git(program, "commit", "--quiet", "--message=stacks of tests")
+    edit(folder / "Pulumi.changed.yaml", "gpus_per_node: 8", "gpus_per_node: 4")
+    ended = review(program, "--base", "main", "--format", "json")
+    assert {name: stack["before"]["plan"]["verdict"] for name, stack in stacks_of(ended).items()} == {
+        "tests/changed": "fits"
+    }
+
+
 def test_a_planner_gets_nothing_of_the_environment(program: Path) -> None:
     with (program / "planner" / "__init__.py").open("a") as module:
         module.write("import os, pathlib\npathlib.Path('seen').write_text(' '.join(os.environ))\n")
     assert review(program, "--base", "main", GITHUB_TOKEN="a-token").returncode == 0
-    assert set((program / "seen").read_text().split()) <= {"PATH", "LANG", "LC_ALL", "LC_CTYPE"}
+    assert set((program / "seen").read_text().split()) <= {
+        "PATH",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "PYDANTIC_DISABLE_PLUGINS",
+    }
 
 
 def test_a_second_push_edits_the_comment_of_the_first(program: Path, tmp_path: Path) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from review.checkout import ReviewError
-from review.github import NotPermittedError, PullRequest, post, pull_request
+from review.github import NotPermittedError, Repository, post, pull_request
 from review.markdown import MARKER, NOTHING
 from tests.unit.review.github_double import GitHub
 
-TARGET = PullRequest("https://api.github.com", "acme/stacks", 7, "a-token")
+TARGET = Repository("https://api.github.com", "acme/stacks", "a-token")
 REPORT = f"{MARKER}\n### first\n"
 
 
 def posted(github: GitHub, text: str = REPORT) -> str:
-    return post(text, TARGET, transport=github.transport())
+    return post(text, TARGET, 7, transport=github.transport())
 
 
 def test_the_first_report_is_posted_and_the_next_one_edits_it() -> None:
@@ -103,15 +103,15 @@ def test_another_answer_is_an_error_without_the_token(github: GitHub, text: str,
 
 def test_an_address_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(ReviewError, match=r"http://127.0.0.1:9 cannot be reached"):
-        post(REPORT, PullRequest("http://127.0.0.1:9", "acme/stacks", 7, "a-token"))
+        post(REPORT, Repository("http://127.0.0.1:9", "acme/stacks", "a-token"), 7)
 
 
 def test_the_workflow_s_environment_names_the_pull_request(tmp_path: Path) -> None:
     event = tmp_path / "event.json"
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
     environment = {"GITHUB_TOKEN": "a-token", "GITHUB_REPOSITORY": "acme/stacks", "GITHUB_EVENT_PATH": str(event)}
-    assert pull_request(environment) == TARGET
-    assert pull_request({**environment, "GITHUB_API_URL": "https://ghes/api/v3"}).api == "https://ghes/api/v3"
+    assert pull_request(environment) == (TARGET, 7)
+    assert pull_request({**environment, "GITHUB_API_URL": "https://ghes/api/v3"})[0].api == "https://ghes/api/v3"
 
 
 @pytest.mark.parametrize("event", ["", "{}", "[]", '{"pull_request": {"number": "7"}}', "not JSON"])

@@ -48,6 +48,25 @@ def test_the_release_is_copied_and_nothing_else(program: Path, capsys: pytest.Ca
     assert "nothing to promote" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ("{from: staging, soak: 24h}", "has run on staging for 24h, and refuses it until then"),
+        ("{from: staging, allow_unproven: true}", "has run on staging, and warns if it has not"),
+    ],
+)
+def test_the_gate_of_the_target_is_named(
+    gate: str, said: str, program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    production = program / "Pulumi.production.yaml"
+    text = production.read_text()
+    start = text.index("  heavylift:promotion:")
+    rest = [line for line in text[start:].splitlines()[1:] if not line.startswith("    ")]
+    production.write_text("\n".join([f"{text[:start]}  heavylift:promotion: {gate}", *rest, ""]))
+    assert main(["promote", "staging", "production", "--dry-run"]) == 0
+    assert f"gate: `pulumi up` of production expects that the release {said}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("option", "status"), [("--dry-run", 0), ("--check", 1)])
 def test_nothing_is_written_where_it_is_only_asked(
     option: str, status: int, program: Path, capsys: pytest.CaptureFixture[str]

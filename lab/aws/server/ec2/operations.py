@@ -6,6 +6,7 @@ from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.responses import EC2Response
 
 from lab.aws.server.ec2 import reservations
+from lab.aws.server.ec2.instances import instances
 from lab.aws.server.ec2.launch_template import check_launch_template
 from lab.aws.server.refusal import refuse
 from lab.aws.server.store import REGIONS, Record, Region, identifier
@@ -25,6 +26,13 @@ class LabEC2(EC2Response):
     def kept(self) -> Region:
         """What the lab keeps of this account and region."""
         return REGIONS[self.current_account][self.region]
+
+    def describe_instances(self) -> ActionResult:
+        """DescribeInstances of node groups, by filters."""
+        filters = {each["Name"]: each["Values"] for each in self._get_param("Filters", [])}
+        found = instances(self.kept.groups.values(), filters)
+        reservation = {"ReservationId": "r-00000000000000001", "OwnerId": self.current_account, "Instances": found}
+        return ActionResult({"Reservations": [reservation] if found else []})
 
     def create_launch_template(self) -> ActionResult:
         """CreateLaunchTemplate, with refusals."""

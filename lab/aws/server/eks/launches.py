@@ -9,8 +9,8 @@ from lab.aws.server.ec2.reservations import find_reservation
 from lab.aws.server.eks.base import now
 from lab.aws.server.faults import FAULTS
 from lab.aws.server.node import Instance, node_manifest
-from lab.aws.server.quotas import vcpu_quota
 from lab.aws.server.refusal import reason, refusals
+from lab.aws.server.services.quotas import vcpu_quota
 from lab.aws.server.store import NodeGroup, Record, Region, identifier
 
 SCALE_DOWN_MINUTES = 40
@@ -62,7 +62,7 @@ def _reservation_failures(region: Region, group: NodeGroup, zone: str) -> Iterat
     placement = group.template.get("Placement", {}).get("GroupName")
     if placement and not str(found.get("PlacementGroupArn", "")).endswith(f"/{placement}"):
         yield said("launch-placement-group-with-reservation", type=group.instance_type, group=placement, id=identity)
-    if found["AvailableInstanceCount"] < 1:
+    if found["AvailableInstanceCount"] < 1 or identity in FAULTS.failing_reservations:
         yield said("launch-reservation-full")
 
 
@@ -94,14 +94,14 @@ def _scale_down_before_the_end(region: Region, group: NodeGroup) -> None:
 
 def _launch(region: Region, group: NodeGroup, subnet: Any) -> None:
     instance = Instance(identifier("i"), subnet.get_available_subnet_ip(None), subnet.availability_zone)
-    if group.reservation:
-        region.reservations[group.reservation]["AvailableInstanceCount"] -= 1
     joined = sum(name is not None for name in group.instances.values())
     name = None
     if FAULTS.joining is None or joined < FAULTS.joining:
         manifest = node_manifest(group, instance, region.region_name)
         name = str(manifest["metadata"]["name"])
         CLUSTER.nodes.add(manifest)
+    if group.reservation:
+        region.reservations[group.reservation]["AvailableInstanceCount"] -= 1
     group.instances[instance.identity] = name
     _record(group, "Successful", f"Launching a new EC2 instance: {instance.identity}")
 
@@ -117,8 +117,9 @@ def end_instance(region: Region, group: NodeGroup, identity: str) -> None:
 
 
 def _record(group: NodeGroup, status: str, text: str) -> None:
+    """Adds an activity. It takes the place of the last one if that failed for the same reason."""
     if group.activities and group.activities[0]["StatusMessage"] == text:
-        return
+        del group.activities[0]
     made = {
         "ActivityId": identifier("activity"),
         "AutoScalingGroupName": group.scaling_group,

@@ -9,8 +9,8 @@ from moto.core.responses import ActionResult
 from lab.aws.server.ec2.hardware import Hardware
 from lab.aws.server.eks import launches
 from lab.aws.server.eks.base import EKSOperations, now
-from lab.aws.server.parameters import RELEASES
 from lab.aws.server.refusal import refuse
+from lab.aws.server.services.parameters import RELEASES
 from lab.aws.server.store import NodeGroup, Record, identifier
 
 FORBIDDEN = ("IamInstanceProfile", "InstanceInitiatedShutdownBehavior", "HibernationOptions")
@@ -33,7 +33,12 @@ class NodeGroups(EKSOperations):
         group = NodeGroup(self._new_group(cluster, name, template), template)
         Hardware.of(group.instance_type)
         self._kept.groups[cluster["name"], name] = group
-        self._catch_up(group)
+        try:
+            self._catch_up(group)
+        except Exception:
+            # A fault of this server, such as a node that the cluster does not take: nothing was created.
+            self._remove(group)
+            raise
         if issues := launches.health(group):
             group.record |= {"status": "CREATE_FAILED", "health": {"issues": issues}}
         return ActionResult({"nodegroup": {**group.record, "status": "CREATING", "health": {"issues": []}}})
@@ -209,7 +214,10 @@ class NodeGroups(EKSOperations):
     def delete_nodegroup(self) -> ActionResult:
         """DeleteNodegroup, with its instances and their nodes."""
         group = self._group()
+        self._remove(group)
+        return ActionResult({"nodegroup": {**group.record, "status": "DELETING"}})
+
+    def _remove(self, group: NodeGroup) -> None:
         for identity in list(group.instances):
             launches.end_instance(self._kept, group, identity)
         del self._kept.groups[group.record["clusterName"], group.record["nodegroupName"]]
-        return ActionResult({"nodegroup": {**group.record, "status": "DELETING"}})

@@ -90,7 +90,11 @@ class Account:
 
     def create_group(self, name: str = "gpu", size: int = 1, **more: Any) -> Any:
         """Makes a node group in the first subnet."""
-        given = {
+        return self("eks", "create_nodegroup", **self.group_given(name, size, **more))
+
+    def group_given(self, name: str, size: int, **more: Any) -> dict[str, Any]:
+        """Returns the parameters of such a group."""
+        return {
             "clusterName": self.cluster,
             "nodegroupName": name,
             "subnets": self.subnets[:1],
@@ -98,7 +102,6 @@ class Account:
             "scalingConfig": {"minSize": 0, "maxSize": size, "desiredSize": size},
             **more,
         }
-        return self("eks", "create_nodegroup", **given)
 
     def group(self, name: str = "gpu") -> Any:
         """Describes a node group."""

@@ -4,12 +4,17 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from lab.aws.credentials import ACCESS_KEY, SECRET_KEY
+from lab.aws.server.cluster import CLUSTER, NoNodes
 from lab.aws.server.refusal import refusals
+from lab.aws.server.store import Record
 from tests.unit.lab.aws.account import POLICY, TYPE, Account
 
+KEYS = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
 Request = Callable[[Account], Any]
 REQUESTS: dict[str, Request] = {}
 """A request that is refused, by the refusal's name."""
@@ -115,6 +120,12 @@ REQUESTS |= {
     ),
     "quota-unknown": lambda account: account(
         "service-quotas", "get_service_quota", ServiceCode="ec2", QuotaCode="L-00000000"
+    ),
+    "simulation-of-no-principal": lambda account: account(
+        "iam",
+        "simulate_principal_policy",
+        PolicySourceArn="arn:aws:sts::123456789012:federated-user/someone",
+        ActionNames=["eks:CreateCluster"],
     ),
 }
 
@@ -371,3 +382,42 @@ def test_pod_identity_comes_late_if_it_is_switched(account: Account) -> None:
     assert account.aws.role_of_pods(account.name, "s") is None
     account.aws.faults()
     assert account.aws.role_of_pods(account.name, "s") is not None
+
+
+def test_a_group_whose_nodes_the_cluster_does_not_take_is_not_left_behind(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of the lab's own."""
+
+    class Full(NoNodes):
+        def add(self, manifest: Record) -> None:
+            raise RuntimeError("the cluster takes no node")
+
+    monkeypatch.setattr(CLUSTER, "nodes", Full())
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    eks = boto3.session.Session().client("eks", endpoint_url=account.aws.url, region_name="us-east-1", **KEYS)
+    account.aws.add_reservation("cr-12", TYPE, 1, "us-east-1a", ReservationType="capacity-block")
+    template = {"id": account.block_template("cr-12")}
+    given = account.group_given("gpu", 1, capacityType="CAPACITY_BLOCK", launchTemplate=template)
+    with pytest.raises(ClientError):
+        eks.create_nodegroup(**given)
+    assert account("eks", "list_nodegroups", clusterName=account.cluster)["nodegroups"] == []
+    [reservation] = account("ec2", "describe_capacity_reservations", CapacityReservationIds=["cr-12"])[
+        "CapacityReservations"
+    ]
+    assert reservation["AvailableInstanceCount"] == 1
+
+
+def test_the_instances_of_a_group_have_the_tags_of_its_template_and_their_reservation(account: Account) -> None:
+    account.aws.add_reservation("cr-13", TYPE, 2, "us-east-1a", ReservationType="capacity-block")
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "heavylift", "Value": account.name}]}]
+    template = {"id": account.block_template("cr-13", TagSpecifications=tags)}
+    account.create_group(size=2, capacityType="CAPACITY_BLOCK", launchTemplate=template)
+    filters = [
+        {"Name": "tag:heavylift", "Values": [account.name]},
+        {"Name": "instance-state-name", "Values": ["pending", "running"]},
+    ]
+    [found] = account("ec2", "describe_instances", Filters=filters)["Reservations"]
+    assert [each["CapacityReservationId"] for each in found["Instances"]] == ["cr-13", "cr-13"]
+    filters[0]["Values"] = ["another stack"]
+    assert account("ec2", "describe_instances", Filters=filters)["Reservations"] == []

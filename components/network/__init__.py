@@ -1,0 +1,1 @@
+"""NetworkPolicies: what they allow, and whether the cluster enforces them."""

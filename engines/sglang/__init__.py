@@ -1,0 +1,1 @@
+"""SGLang: its memory, its rules and its arguments."""

@@ -1,0 +1,180 @@
+"""Who reaches what: a group on two real nodes in a lab of its own, where kube-network-policies enforces."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import engine
+from lab.cluster.simulated import SimulatedNodes
+from lab.hub.client import running_hub
+from lab.lifecycle import Lab
+from lab.project import Project
+from lab.site import CHECKOUT, LABS
+from tests.lab.kubectl import Kubectl
+from tests.lab.serving import FIRST, WEIGHTS, own_hub
+from tests.lab.sharing import LABS_OF_THEIR_OWN, with_own_state
+
+pytestmark = LABS_OF_THEIR_OWN
+
+NAMESPACE = "closed"
+OUTSIDE = "outside"
+REAL = ("real-0", "real-1")
+API, RANKS = 8000, 29501
+LISTENER = 9000
+LISTEN = f"""
+import socket
+server = socket.create_server(("", {LISTENER}))
+while True:
+    server.accept()[0].close()
+"""
+CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3).close()
+except ConnectionRefusedError:
+    pass  # the packet came through, and nobody listens; a policy drops packets
+"""
+RESOLVE = "import socket, sys; socket.getaddrinfo(sys.argv[1], None)"
+
+
+def client(name: str, node: str) -> dict[str, Any]:
+    """A pod that listens on a port, and from which a test connects to others."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {"name": "main", "image": "heavylift.lab/python:1", "command": ["python3", "-c", LISTEN]},
+            ],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab with two real nodes that report GPUs, and enforce NetworkPolicies."""
+    lab = Lab(LABS / f"{CHECKOUT.name}-network-policies")
+    site = lab.start()
+    try:
+        lab.add_real_node()
+        lab.enforce_network_policies()
+        for node in REAL:
+            SimulatedNodes(site).set_resource(node, "nvidia.com/gpu", 8)
+        yield lab
+    finally:
+        lab.stop()
+
+
+@pytest.fixture
+def stack(enforcing: Lab, tmp_path: Path) -> Iterator[Project]:
+    """The stack `h100x16` on the two nodes, with a small model and no fabric. The lab goes with everything in it."""
+    site = enforcing.site
+    state = tmp_path / "hub"
+    state.mkdir()
+    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as hub:
+        settings = {**with_own_state(engine.settings(site), tmp_path), "HF_ENDPOINT": hub.url}
+        project = Project.copy(CHECKOUT, tmp_path / "program", settings, "h100x16")
+        project.configure(
+            cluster={"namespace": NAMESPACE},
+            nodes={"names": list(REAL), "driver": None, "fabric": None},
+            model={"repository": "acme/model", "revision": FIRST, "include": ["README.md", "config.json"]},
+            weights={"path": f"{WEIGHTS}/{NAMESPACE}"},
+            engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
+        )
+        yield project
+
+
+class Reaching:
+    """Connects from pods to addresses."""
+
+    def __init__(self, kubectl: Kubectl) -> None:
+        self._kubectl = kubectl
+
+    def address(self, namespace: str, pod: str) -> str:
+        """Returns the address of a pod."""
+        return str(self._kubectl.get("pod", "-n", namespace, pod)["status"]["podIP"])
+
+    def __call__(self, namespace: str, pod: str, address: str, port: int) -> bool:
+        """Whether a pod connects to a port."""
+        return self._runs(namespace, pod, CONNECT, address, str(port))
+
+    def resolves(self, namespace: str, pod: str, name: str) -> bool:
+        """Whether a pod resolves a name."""
+        return self._runs(namespace, pod, RESOLVE, name)
+
+    def _runs(self, namespace: str, pod: str, *words: str) -> bool:
+        try:
+            self._kubectl("exec", "-n", namespace, pod, "--", "python3", "-c", *words)
+        except AssertionError as refusal:
+            if not any(fault in str(refusal) for fault in ("TimeoutError", "gaierror")):
+                raise
+            return False
+        return True
+
+
+def server_pods(kubectl: Kubectl) -> list[str]:
+    found = kubectl.get("pods", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=server")["items"]
+    return sorted(pod["metadata"]["name"] for pod in found)
+
+
+def test_who_reaches_what(enforcing: Lab, stack: Project) -> None:
+    kubectl = Kubectl(enforcing.site.kubeconfig)
+    up = stack.up()
+    assert up.status == 0, up
+    assert "first answer after" in up.output, "through the API server's proxy"
+    kubectl("create", "namespace", OUTSIDE)
+    for namespace, name, node in ((NAMESPACE, "neighbour", "real-0"), (NAMESPACE, "chat", "real-1")):
+        kubectl.apply(client(name, node), namespace=namespace)
+    kubectl.apply(client("stranger", "real-1"), namespace=OUTSIDE)
+    for namespace, name in ((NAMESPACE, "neighbour"), (NAMESPACE, "chat"), (OUTSIDE, "stranger")):
+        kubectl.wait("pod", name, "-n", namespace, "--for=condition=Ready")
+    reaches = Reaching(kubectl)
+
+    def table() -> dict[tuple[str, str], bool]:
+        leader, worker = server_pods(kubectl)
+        to_leader = reaches.address(NAMESPACE, leader)
+        clients = ((NAMESPACE, "neighbour"), (NAMESPACE, "chat"), (OUTSIDE, "stranger"))
+        stranger = reaches.address(OUTSIDE, "stranger")
+        return {
+            **{(name, "API"): reaches(namespace, name, to_leader, API) for namespace, name in clients},
+            **{(name, "ranks"): reaches(namespace, name, to_leader, RANKS) for namespace, name in clients},
+            ("worker", "API"): reaches(NAMESPACE, worker, to_leader, API),
+            ("worker", "ranks"): reaches(NAMESPACE, worker, to_leader, RANKS),
+            ("leader", "stranger"): reaches(NAMESPACE, leader, stranger, LISTENER),
+            ("worker", "stranger"): reaches(NAMESPACE, worker, stranger, LISTENER),
+            ("leader", "DNS"): reaches.resolves(NAMESPACE, leader, "kubernetes.default.svc.cluster.local"),
+        }
+
+    by_default = {
+        ("neighbour", "API"): True,
+        ("chat", "API"): True,
+        ("stranger", "API"): True,
+        ("neighbour", "ranks"): False,
+        ("chat", "ranks"): False,
+        ("stranger", "ranks"): False,
+        ("worker", "API"): True,
+        ("worker", "ranks"): True,
+        ("leader", "stranger"): False,
+        ("worker", "stranger"): False,
+        ("leader", "DNS"): True,
+    }
+    assert table() == by_default
+    assert reaches(NAMESPACE, "chat", reaches.address(OUTSIDE, "stranger"), LISTENER), "others are not closed"
+
+    stack.configure(network={"from": [{"pods": {"app": "chat"}}]})
+    narrowed = stack.up()
+    assert narrowed.status == 0, narrowed
+    expected = by_default | {("neighbour", "API"): False, ("stranger", "API"): False}
+    deadline = time.monotonic() + 30
+    while (seen := table()) != expected:
+        assert time.monotonic() < deadline, {place: each for place, each in seen.items() if each != expected[place]}
+    leader, _ = server_pods(kubectl)
+    models = kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{leader}:{API}/proxy/v1/models")
+    assert json.loads(models)["data"], "the API server gets through, by its addresses"
