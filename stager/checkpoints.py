@@ -64,7 +64,7 @@ class Checkpoints:
         lines = [_render(mark) for mark in marks]
         text = "".join(f"{line}\n" for line in (lines if self._exists else [self._identity, *lines]))
         self._exists = True
-        descriptor = self._tree.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        descriptor = self._tree.open_own(self._path, os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, text.encode())
         finally:

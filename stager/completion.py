@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -50,19 +51,24 @@ def withdraw_manifest(tree: Tree) -> None:
 def checked(
     tree: Tree, files: Sequence[Expected], watch: Callable[[int], None] = ignore
 ) -> tuple[list[str], tuple[Expected, ...]]:
-    """The problems that the check before serving finds in `files`, and the files with their present times.
+    """The problems that the check before serving finds in `files`, with hard links, and the files with their times.
 
     `watch` gets the number of bytes hashed since its last call.
     """
-    before = tuple(_as_it_is(tree, file) for file in files)
+    before = tuple(_as_it_is(file, tree.status(file.path)) for file in files)
     found = tree_problems(tree.root, files, watch=watch)
-    now = tuple(_as_it_is(tree, file) for file in files)
+    statuses = [tree.status(file.path) for file in files]
+    now = tuple(_as_it_is(file, status) for file, status in zip(files, statuses, strict=True))
     changed = [f"{one.path}: changed while it was checked" for one, two in zip(before, now, strict=True) if one != two]
-    return found + changed, now
+    linked = [
+        f"{file.path}: has {status.st_nlink} names (hard links), expected 1: it could be changed through the others"
+        for file, status in zip(files, statuses, strict=True)
+        if status and status.st_nlink > 1
+    ]
+    return found + changed + linked, now
 
 
-def _as_it_is(tree: Tree, file: Expected) -> Expected:
-    status = tree.status(file.path)
+def _as_it_is(file: Expected, status: os.stat_result | None) -> Expected:
     if status is None:
         return file
     return replace(file, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns, inode=status.st_ino)

@@ -71,6 +71,7 @@ class Lease:
         self._holder = f"{socket.gethostname()} process {os.getpid()} {uuid.uuid4().hex[:8]}"
         self._file = f"{OWN_DIRECTORY}/claim.{uuid.uuid4().hex}"
         self._place: Tree | None = None
+        self._status: os.stat_result | None = None
         self.number = 0
         """Grows from holder to holder."""
         self.given_back: int | None = None
@@ -95,9 +96,10 @@ class Lease:
         try:
             self._place = Tree(self._directory)
             self._place.make_folder(OWN_DIRECTORY)
-            self._write(released=False, flags=os.O_CREAT)
+            self._create_claim()
             self._acquire()
         except FileNotFoundError:
+            self._forget_claim()
             return False
         except OSError as error:
             self._forget_claim()
@@ -248,12 +250,22 @@ class Lease:
             # Cut short by a crash, or being written now: unchanged until the content differs.
             return Claim(numbers[-1], "an unreadable lease", -1, released=False)
 
-    def _write(self, *, released: bool, flags: int = 0) -> None:
-        """No fsync: others see the file once it is closed, and on a busy disk fsync can outlast the lease."""
+    def _create_claim(self) -> None:
+        with os.fdopen(self._tree.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            self._status = os.fstat(file.fileno())
+            file.write(self._content(released=False))
+
+    def _content(self, *, released: bool) -> bytes:
         content = json.dumps({"holder": self._holder, "counter": self._counter, "released": released})
-        descriptor = self._tree.open(self._file, os.O_WRONLY | flags)
+        return f"{content:<256}".encode()
+
+    def _write(self, *, released: bool) -> None:
+        """No fsync: others see the file once it is closed, and on a busy disk fsync can outlast the lease."""
+        descriptor = self._tree.open(self._file, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, f"{content:<256}".encode(), 0)
+            if self._status is None or not os.path.samestat(self._status, os.fstat(descriptor)):
+                raise FileExistsError(errno.EEXIST, "another file has its name")
+            os.pwrite(descriptor, self._content(released=released), 0)
         finally:
             os.close(descriptor)
 

@@ -59,18 +59,18 @@ class Part:
 
     @property
     def bytes_on_disk(self) -> int:
-        """The space of this file on the volume, in bytes; an incomplete file may have holes."""
-        if status := self._tree.status(self.file.path):
+        """The space of this file on the volume, in bytes; an incomplete file may have holes, a hard link is copied."""
+        if (status := self._tree.status(self.file.path)) and status.st_nlink == 1:
             return min(status.st_blocks * 512, self.file.size)
         return self._parts.bytes_on_disk(self.file)
 
     def is_complete(self, watch: Callable[[int], None]) -> bool:
-        """Whether the file has its own name and the right content; removes a wrong one.
+        """Whether the file has its own name and the right content; removes a wrong one, replaces a hard link by a copy.
 
         `watch` gets the number of bytes hashed since its last call, and may raise to end the check.
         """
         try:
-            descriptor = self._tree.open(self.file.path)
+            descriptor = self._open_finished(watch)
         except FileNotFoundError:
             return False
         with os.fdopen(descriptor, "rb", buffering=0):
@@ -85,28 +85,27 @@ class Part:
         self._tree.unlink(self.file.path)
         return False
 
+    def _open_finished(self, watch: Callable[[int], None]) -> int:
+        """Open the file with its own name; if it has other names too, through which it could change, open a copy."""
+        descriptor = self._tree.open(self.file.path)
+        if os.fstat(descriptor).st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+        self._parts.replace_by_copy(self.file, watch)
+        return self._tree.open(self.file.path)
+
     def open(self, watch: Callable[[int], None]) -> None:
         """Open for writing; hashes the bytes of an earlier run and keeps the right prefix."""
         with self._may_write():
             self._tree.make_folder(self.file.path.rpartition("/")[0])
             self._parts.take_over(self.file, watch)
-            self._descriptor = self._open_own()
+            self._descriptor = self._tree.open_own(self._parts.path(self.file), os.O_RDWR)
         if os.fstat(self._descriptor).st_size:
             self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
         with self._may_write():
             self._tree.truncate(self._descriptor, self._hashed)
             self._checkpoints.restart(kept)
-
-    def _open_own(self) -> int:
-        """Open the incomplete file; replaces a hard link to another file, through which a write would change that."""
-        path = self._parts.path(self.file)
-        descriptor = self._tree.open(path, os.O_RDWR | os.O_CREAT)
-        if os.fstat(descriptor).st_nlink == 1:
-            return descriptor
-        os.close(descriptor)
-        self._tree.unlink(path)
-        return self._tree.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def _verified_prefix(self, watch: Callable[[int], None]) -> list[Checkpoint]:
         kept: list[Checkpoint] = []

@@ -92,6 +92,18 @@ class Parts:
         else:
             self._tree.unlink(old)
 
+    def replace_by_copy(self, file: RemoteFile, watch: Callable[[int], None]) -> None:
+        """Replace the finished `file` by a copy of its own; without room for a copy, remove it.
+
+        `watch` is called repeatedly with 0, and may raise to end it.
+        """
+        self._tree.unlink(self.path(file))
+        self._copy(file.path, self.path(file), watch)
+        try:
+            self._tree.rename(self.path(file), file.path)
+        except FileNotFoundError:
+            self._tree.unlink(file.path)
+
     def _copy(self, source: str, target: str, watch: Callable[[int], None]) -> None:
         """Copy a file as it is on the disk, unless there is no room."""
         try:

@@ -60,6 +60,18 @@ class Tree:
                 self.require()
             return open_below(folder, name, flags, FILE_MODE)
 
+    def open_own(self, path: str, flags: int) -> int:
+        """A descriptor for writes to the file at `path`, which is created if missing.
+
+        Replaces a hard link by an empty file: a write would change the file under its other names too.
+        """
+        descriptor = self.open(path, flags | os.O_CREAT)
+        if os.fstat(descriptor).st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+        self.unlink(path)
+        return self.open(path, flags | os.O_CREAT | os.O_EXCL)
+
     def read(self, path: str) -> bytes:
         """The content of the file at `path`."""
         with os.fdopen(self.open(path), "rb") as file:

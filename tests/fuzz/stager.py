@@ -303,6 +303,9 @@ def require_completion(world: World, this: Round) -> None:
     wrong = [name for name in world.truth if not world.is_right(name)]
     if wrong:
         raise Wrong(f"complete, but wrong: {wrong}")
+    linked = [name for name in world.truth if (world.tree / name).stat().st_nlink > 1]
+    if linked:
+        raise Wrong(f"complete, but these have other names: {linked}")
     left = [path.name for path in world.tree.glob(".heavylift/parts")]
     if left:
         raise Wrong(f"left behind: {left}")

@@ -116,3 +116,33 @@ def test_a_tree_with_new_times_is_hashed_once_and_not_at_every_start(
     assert "already staged" in stage(*share.options).log
     assert read_manifest(tree).version == 2
     assert untouched(tree)
+
+
+def test_a_file_with_another_name_is_replaced_by_a_copy_before_the_manifest(
+    stage: RunStager, share: Share, tree: Path, tmp_path: Path
+) -> None:
+    """Through that name, another program could change what the manifest lists."""
+    names = {name: tmp_path / f"other-{number}" for number, name in enumerate(CONTENTS)}
+    (tree / "sub").mkdir()
+    for name, other in names.items():
+        other.write_bytes(CONTENTS[name])
+        (tree / name).hardlink_to(other)
+    ended = stage(*share.options)
+    assert ended.status == 0, ended.log
+    assert "100% re-used" in ended.log
+    for other in names.values():
+        other.write_bytes(b"changed")
+    assert problems(tree, full=True) == []
+    assert share.is_in(tree)
+
+
+def test_a_file_that_got_another_name_after_the_manifest_is_replaced_by_a_copy(
+    stage: RunStager, share: Share, tree: Path, tmp_path: Path
+) -> None:
+    assert stage(*share.options).status == 0
+    (tmp_path / "other").hardlink_to(tree / "model.bin")
+    ended = stage(*share.options)
+    assert ended.status == 0, ended.log
+    assert "staging again: model.bin: has 2 names (hard links)" in ended.log
+    (tmp_path / "other").write_bytes(b"changed")
+    assert problems(tree, full=True) == []

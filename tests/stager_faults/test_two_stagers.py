@@ -193,6 +193,22 @@ def test_a_torn_lease_is_waited_out(tmp_path: Path, stop_event: threading.Event)
         assert (tmp_path / ".heavylift/lease.8").exists()
 
 
+def test_another_name_of_the_lease_is_not_written_through(tmp_path: Path, stop_event: threading.Event) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    said: list[str] = []
+    with lease(tmp_path / "place", stop_event, said, seconds=0.6) as held:
+        own = tmp_path / "place/.heavylift/lease.1"
+        own.unlink()
+        own.hardlink_to(victim)
+        wait_until(lambda: bool(said))
+        assert said[0] == "lease: another file has its name; trying again"
+        time.sleep(0.6)
+        with pytest.raises(StagerError, match="could not be renewed"):
+            held.require()
+    assert victim.read_bytes() == b"precious"
+
+
 def test_a_holder_that_gave_the_lease_back_may_write_no_more(tmp_path: Path, stop_event: threading.Event) -> None:
     with lease(tmp_path, stop_event) as held:
         held.require()

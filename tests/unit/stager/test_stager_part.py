@@ -293,3 +293,42 @@ def test_another_name_that_was_planted_during_the_run_is_not_written_through(tmp
     part.write(0, content)
     assert victim.read_bytes() == b"precious"
     assert part.problem() is None
+
+
+def test_another_name_of_the_checkpoints_is_not_written_through(tmp_path: Path, content: bytes) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    part = part_of(tmp_path, content)
+    part.open(ignore)
+    part.write(0, content[:BLOCK_BYTES])
+    notes = in_the_making(tmp_path).with_suffix(".checkpoints")
+    notes.unlink()
+    notes.hardlink_to(victim)
+    part.write(BLOCK_BYTES, content[BLOCK_BYTES : 2 * BLOCK_BYTES])
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_complete_file_with_another_name_is_replaced_by_a_copy(tmp_path: Path, content: bytes) -> None:
+    """Another program could change it through that name after the stager verified it."""
+    other = tmp_path / "other"
+    other.write_bytes(content)
+    part = part_of(tmp_path, content)
+    part.path.hardlink_to(other)
+    assert part.bytes_on_disk == 0, "the copy needs room"
+    assert part.is_complete(ignore)
+    assert part.path.read_bytes() == other.read_bytes() == content
+    assert not part.path.samefile(other)
+    assert part.finished.inode == part.path.stat().st_ino
+
+
+def test_without_room_for_a_copy_a_file_with_another_name_is_fetched(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(content)
+    part = part_of(tmp_path, content)
+    part.path.hardlink_to(other)
+    monkeypatch.setattr("stager.parts.free_bytes", lambda _: 0)
+    assert not part.is_complete(ignore)
+    assert not part.path.exists()
+    assert other.read_bytes() == content
