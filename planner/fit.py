@@ -51,10 +51,10 @@ def _planned(request: FitRequest) -> tuple[Plan, ModelSpec | None]:
         model = find_model(request.model, request.include)
     except NotInCatalogueError as error:
         fix = "Add it with `python -m config add`, give its directory, or correct the name."
-        why = unknown("model_not_in_catalogue", str(error), fix)
+        why = unknown("model_not_in_catalogue", f"{error}.", fix)
         return engine_of(request.engine).plan_unknown_model(request, why), None
     except DirectoryError as error:
-        why = unknown("directory_not_readable", str(error), "Correct the directory.")
+        why = unknown("directory_not_readable", f"{error}.", "Correct the directory.")
         return engine_of(request.engine).plan_unknown_model(request, why), None
     if (no_draft := _unknown_draft(request)) is not None:
         return engine_of(request.engine).plan_unknown_model(request, no_draft), None
@@ -78,9 +78,9 @@ def _unknown_draft(request: FitRequest) -> Finding | None:
             find_model(request.draft, request.draft_include)
     except NotInCatalogueError as error:
         fix = "Add the draft model with `python -m config add`, or correct its name."
-        return unknown("draft_not_in_catalogue", f"The draft model: {error}", fix)
+        return unknown("draft_not_in_catalogue", f"The draft model: {error}.", fix)
     except DirectoryError as error:
-        return unknown("directory_not_readable", f"The draft model: {error}", "Correct the directory.")
+        return unknown("directory_not_readable", f"The draft model: {error}.", "Correct the directory.")
     return None
 
 

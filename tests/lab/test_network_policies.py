@@ -22,6 +22,7 @@ pytestmark = LABS_OF_THEIR_OWN
 
 NAMESPACE = "closed"
 OUTSIDE = "outside"
+ROOT = f"{WEIGHTS}/{NAMESPACE}"
 REAL = ("real-0", "real-1")
 API, RANKS = 8000, 29501
 LISTENER = 9000
@@ -67,6 +68,7 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         lab.enforce_network_policies()
         for node in REAL:
             SimulatedNodes(site).set_resource(node, "nvidia.com/gpu", 8)
+            lab.on_node(node, "mkdir", "-p", ROOT)
         yield lab
     finally:
         lab.stop()
@@ -85,7 +87,7 @@ def stack(enforcing: Lab, tmp_path: Path) -> Iterator[Project]:
             cluster={"namespace": NAMESPACE},
             nodes={"names": list(REAL), "driver": None, "fabric": None},
             model={"repository": "acme/model", "revision": FIRST, "include": ["README.md", "config.json"]},
-            weights={"path": f"{WEIGHTS}/{NAMESPACE}"},
+            weights={"path": ROOT, "size": "1Gi"},
             engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
         )
         yield project
