@@ -52,8 +52,8 @@ from planner.time_limits import PULUMI_GRACE_SECONDS
 _NOT_ASKED = "unknown: no kubeconfig was given to ask the server with"
 
 _OPEN = (
-    "the API key does not protect {paths}: whoever reaches the Service can use them; let clients reach the paths below "
-    "/v1 only, for example by a gateway"
+    "the API key does not protect {paths}: whoever reaches the Service can use them; heavylift:network.from says who "
+    "reaches it, and heavylift:expose lets clients outside the cluster use other paths only"
 )
 
 _HOST_NETWORK = (

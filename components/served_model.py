@@ -34,6 +34,11 @@ from config.catalogue import described_gpu
 from config.stack import arguments
 from config.stack.sections import Installation, MetricsKind, NodeKind
 
+_NO_KEY = (
+    "heavylift:expose without heavylift:api_key: whoever reaches {hostname} may use the model; "
+    "`pulumi config set --secret heavylift:api_key` makes clients send a key"
+)
+
 
 class ServedModelArgs(TypedDict):
     """The arguments of `ServedModel`: the sections of a stack file, with cluster and namespace."""
@@ -368,6 +373,8 @@ class ServedModel(pulumi.ComponentResource):
         expose = self._planned.stack.expose
         if expose is None:
             return
+        if server.key_secret is None:
+            pulumi.warn(_NO_KEY.format(hostname=expose.hostname), self)
         CustomResource(
             self._part("route"),
             api_version=GATEWAYS,

@@ -2,7 +2,8 @@
 
 from config.engine_name import EngineName
 from engines.llama_cpp.placement import PLACEMENT_FLAGS
-from engines.rules.arguments import FlagRules
+from engines.llama_cpp.process import KEYED
+from engines.rules.arguments import KEY_IN_PLAIN_TEXT, FlagRules
 
 FLAGS = FlagRules(
     engine=EngineName.LLAMA_CPP,
@@ -46,4 +47,5 @@ FLAGS = FlagRules(
     of_the_server=frozenset({"--model", "--model-url", "--hf-repo", "--alias", "--host", "--port"}),
     # A flag's other name (tools/server/README.md), and memory of the host in place of the GPU's (docs/build.md).
     environment=("LLAMA_ARG_*", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"),
+    refused_environment={KEYED.variable: KEY_IN_PLAIN_TEXT},
 )

@@ -4,7 +4,7 @@ without a flag, and whatever else changes what the plan counts."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -24,6 +24,13 @@ ADDS_MEMORY = "argument_adds_memory"
 
 _DEVICES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Environment variables that hide GPUs from any engine."""
+_REFUSED = {
+    "HF_HUB_OFFLINE": "lets the server load files from a hub, which nothing verifies",
+    "HF_TOKEN": "is a secret in plain text, and the server downloads nothing",
+}
+"""Environment variables that no engine's server may have, and what each of them does."""
+KEY_IN_PLAIN_TEXT = "is the API key in plain text, where heavylift:api_key keeps a secret"
+"""What the variable of an engine's API key does among those of the stack file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,8 @@ class FlagRules:
     """Flags that the deployed server sets, or that would break clients and probes."""
     environment: tuple[str, ...]
     """Patterns of environment variables that change what the plan counts."""
-    refused_environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that no server of a stack may have, and what each of them does."""
+    refused_environment: Mapping[str, str]
+    """Environment variables that no server of this engine may have, and what each of them does."""
 
 
 def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Finding]:
@@ -64,8 +71,8 @@ def check_arguments(rules: FlagRules, arguments: Iterable[str]) -> Iterator[Find
 def check_environment(rules: FlagRules, names: Iterable[str]) -> Iterator[Finding]:
     """Findings about each environment variable that the stack sets for the server."""
     for name in names:
-        if name in rules.refused_environment:
-            text = f"engine.environment sets {name}, which {rules.refused_environment[name]}."
+        if what_it_does := {**_REFUSED, **rules.refused_environment}.get(name):
+            text = f"engine.environment sets {name}, which {what_it_does}."
             yield rejected("environment_refused", text, f"Remove {name}.")
         elif any(fnmatchcase(name, pattern) for pattern in (*_DEVICES, *rules.environment)):
             text = f"engine.environment sets {name}, which changes what the plan counts."

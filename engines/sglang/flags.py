@@ -1,7 +1,8 @@
 """Flags of SGLang that a stack's extra arguments may not set, and those that change no memory."""
 
 from config.engine_name import EngineName
-from engines.rules.arguments import FlagRules
+from engines.rules.arguments import KEY_IN_PLAIN_TEXT, FlagRules
+from engines.sglang.process import KEYED
 
 FLAGS = FlagRules(
     engine=EngineName.SGLANG,
@@ -68,4 +69,5 @@ FLAGS = FlagRules(
         *("SGLANG_MM_FEATURE_CACHE_MB", "SGLANG_USE_CUDA_IPC_TRANSPORT", "SGLANG_SYMM_MEM_PREALLOC_GB_SIZE"),
         "SGLANG_DSA_*",
     ),
+    refused_environment={KEYED.variable: KEY_IN_PLAIN_TEXT},
 )

@@ -1,7 +1,8 @@
 """Flags of vLLM that a stack's extra arguments may not set, and those that change no memory."""
 
 from config.engine_name import EngineName
-from engines.rules.arguments import FlagRules
+from engines.rules.arguments import KEY_IN_PLAIN_TEXT, FlagRules
+from engines.vllm.process import KEYED
 
 FLAGS = FlagRules(
     engine=EngineName.VLLM,
@@ -101,6 +102,9 @@ FLAGS = FlagRules(
         *("VLLM_ALLREDUCE_USE_SYMM_MEM", "VLLM_USE_NCCL_SYMM_MEM"),
         "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE",
     ),
-    # vllm/entrypoints/serve/dev (0.33.0): `/collective_rpc`, `/sleep` and others, for everybody who reaches the server.
-    refused_environment={"VLLM_SERVER_DEV_MODE": "lets every client run methods of the engine's workers"},
+    refused_environment={
+        KEYED.variable: KEY_IN_PLAIN_TEXT,
+        # vllm/entrypoints/serve/dev (0.33.0): `/collective_rpc`, `/sleep` and others, for all who reach the server.
+        "VLLM_SERVER_DEV_MODE": "lets every client run methods of the engine's workers",
+    },
 )

@@ -70,7 +70,7 @@ class Group:
     def pods(self, part: str) -> list[dict[str, Any]]:
         """Returns the pods of `stage` or `server` that have not failed.
 
-        A kubelet that hears of a new label later than the scheduler refuses the pod (`NodeAffinity`), and the failed pod
+        A kubelet that hears of a new label later than the scheduler refuses the pod (`NodeAffinity`). The failed pod
         stays beside the one that replaces it.
         """
         pods = [pod for pod in self.get("pods") if pod["metadata"]["name"].startswith(f"{part}-")]

@@ -22,6 +22,13 @@ from config.stack.sections.pod import Security, SecurityProfile
 from config.stack.sections.stage import Stage
 from config.stack.sections.weights import Model, Weights, WeightsKind
 
+_INSTEAD_OF_PLAIN_TEXT = {
+    "HF_TOKEN": "`pulumi config set --secret heavylift:hub_token`",
+    "AWS_SECRET_ACCESS_KEY": "a Secret that stage.secret names",
+    "AWS_SESSION_TOKEN": "a Secret that stage.secret names",
+}
+"""Secrets that the stager reads from its environment, and where a stack keeps each."""
+
 
 def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     """Faults between keys of different objects, and with the catalogue: of every object without a fault of its own."""
@@ -48,6 +55,7 @@ def contradictions(sections: Mapping[str, Any]) -> Iterator[str]:
     model = _sound(Model, sections.get("model"))
     if stage:
         yield from _source_contradictions(stage)
+        yield from _secrets_in_plain_text(stage)
     if model:
         yield from _draft_contradictions(model, stage, engine)
     if nodes and weights and stage:
@@ -76,11 +84,17 @@ def _fan_out_contradictions(nodes: Nodes, weights: Weights, stage: Stage) -> Ite
     if nodes.kind is NodeKind.EKS:
         yield f"{key}, and nodes of kind eks cannot share a download: expected it to be left out; use aws.mirror"
     elif len(nodes.names) < 2:
-        yield f"{key} with {len(nodes.names)} names in nodes.names: expected two or more, which share a download"
+        yield f"{key} and nodes.names has {len(nodes.names)}: expected two or more, which share a download"
     if weights.kind is WeightsKind.CLAIM:
         yield f"{key} and weights.kind is claim: expected host-path, where each node has weights of its own"
     if stage.lock is None:
         yield f"{key} without stage.lock: expected a lock, by whose hashes the nodes judge what they get"
+
+
+def _secrets_in_plain_text(stage: Stage) -> Iterator[str]:
+    for name, place in _INSTEAD_OF_PLAIN_TEXT.items():
+        if name in stage.environment:
+            yield f"heavylift:stage.environment.{name}: is in plain text: expected {place}"
 
 
 def may_fan_out(nodes: Nodes, weights: Weights, stage: Stage) -> bool:

@@ -51,6 +51,12 @@ def test_a_star_at_the_end_stands_for_all_paths_below(monkeypatch: pytest.Monkey
     ]
 
 
+def test_without_a_key_the_preview_warns_of_who_may_use_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Recording = run_program(monkeypatch, "h200", sections=sections())
+    [warning] = [words for words in made.warnings if "heavylift:expose" in words]
+    assert "without heavylift:api_key: whoever reaches kimi.example.com may use the model" in warning
+
+
 def test_without_the_section_there_is_no_route(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Recording = run_program(monkeypatch, "h200")
     assert made.of_type(":HTTPRoute") == []

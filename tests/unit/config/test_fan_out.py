@@ -45,7 +45,7 @@ def test_nodes_share_a_download_by_default_where_they_can(sections: dict[str, An
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"nodes": {"kind": "bare-metal"}}, "is true with 0 names in nodes.names: expected two or more"),
+        ({"nodes": {"kind": "bare-metal"}}, "is true and nodes.names has 0: expected two or more"),
         ({"weights": {"kind": "claim"}}, "is true and weights.kind is claim: expected host-path"),
         ({"stage": {"lock": None}}, "is true without stage.lock: expected a lock"),
     ],

@@ -50,6 +50,18 @@ def test_a_checked_stack_cannot_be_changed() -> None:
     ("path", "value", "sentence"),
     [
         (
+            "stage.environment",
+            {"HF_TOKEN": "hf_x"},
+            "heavylift:stage.environment.HF_TOKEN: is in plain text: expected `pulumi config set --secret "
+            "heavylift:hub_token`",
+        ),
+        (
+            "stage.environment",
+            {"AWS_SECRET_ACCESS_KEY": "x"},
+            "heavylift:stage.environment.AWS_SECRET_ACCESS_KEY: is in plain text: expected a Secret that stage.secret "
+            "names",
+        ),
+        (
             "model.revision",
             "main",
             "heavylift:model.revision: 'main' is not a full commit: expected 40 hex digits, or set "

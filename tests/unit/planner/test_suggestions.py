@@ -165,10 +165,21 @@ def test_a_variable_that_changes_what_the_plan_counts_is_unknown(name: str) -> N
     assert f"engine.environment sets {name}" in texts(open_plan)
 
 
-def test_vllm_is_not_served_with_its_endpoints_for_development() -> None:
-    refused = planned(stack("h200", engine={"environment": {"VLLM_SERVER_DEV_MODE": "1"}}))
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("h200", "VLLM_SERVER_DEV_MODE"),
+        ("h200", "VLLM_API_KEY"),
+        ("h200-sglang", "SGLANG_API_KEY"),
+        ("h200-gguf", "LLAMA_API_KEY"),
+        ("h200", "HF_HUB_OFFLINE"),
+        ("h200-gguf", "HF_TOKEN"),
+    ],
+)
+def test_a_variable_that_opens_the_server_or_shows_a_secret_is_refused(name: str, variable: str) -> None:
+    refused = planned(stack(name, engine={"environment": {variable: "1"}}))
     assert (refused.verdict, codes(refused)) == ("rejected", {"environment_refused"})
-    assert "VLLM_SERVER_DEV_MODE" in texts(refused)
+    assert f"engine.environment sets {variable}" in texts(refused)
 
 
 def test_a_variable_that_sets_a_flag_of_llama_cpp_is_unknown() -> None:
