@@ -18,7 +18,7 @@ import yaml
 from config.errors import StackError
 from config.image_digest import with_digest
 from config.stack.edit import with_keys_of
-from config.stack.file import NAMESPACE, checked_stack_name, read_text, replace_stack_file, sections_of, stack_file
+from config.stack.file import NAMESPACE, read_text, replace_stack_file, sections_of, stack_file
 from config.stack.sections import StackConfig, StagedRepository
 from stager.errors import StagerError
 from stager.listing import Listing
@@ -47,7 +47,7 @@ class Pin:
 
 def pin_of(name: str, program: Path = Path()) -> Pin:
     """Finds what pins a stack. Raises StackError with everything that could not be found."""
-    file = stack_file(checked_stack_name(name), program)
+    file = stack_file(name, program)
     text = read_text(file)
     stack = StackConfig.parse(sections_of(text, file))
     faults: list[str] = []

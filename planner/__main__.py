@@ -118,6 +118,8 @@ def _recommend(options: Namespace) -> int:
     names = (field.name for field in fields(Query))
     given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
     query = Query(**given, targets=_targets(options))
+    if options.write is not None:
+        _check_draft(options.write)
     found = recommend(query)
     print(table(found, with_more_nodes(query, found)))
     if options.write is not None and found:
@@ -144,8 +146,20 @@ def _chosen(found: tuple[Recommendation, ...], row: str | None) -> Recommendatio
     return named[0]
 
 
+# The modules about stack files are imported where they are used: pydantic takes longer than a recommendation.
+
+
+def _check_draft(stack: str) -> None:
+    from config.errors import StackError
+    from planner.draft import new_stack_file
+
+    try:
+        new_stack_file(stack)
+    except StackError as error:
+        raise UsageError(f"--write: {error}") from error
+
+
 def _write(best: Recommendation, stack: str) -> None:
-    # Imported here because these modules import pydantic, which takes longer than the recommendation itself.
     from config.errors import StackError
     from planner.draft import write_draft
 

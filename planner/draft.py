@@ -11,26 +11,35 @@ from pathlib import Path
 
 from config.catalogue import Checkpoint, VendorName, engine_facts, find_gpu
 from config.errors import StackError
-from config.stack.file import checked_stack_name, stack_file
+from config.stack.file import stack_file
 from engines.registry import engine_of
 from planner.recommend import Recommendation
 
 _STAGE_IMAGE = "python:3.12-slim"
 
 
-def write_draft(best: Recommendation, stack: str, program: Path = Path()) -> Path:
-    """Writes `Pulumi.<stack>.yaml` to the program's directory. Returns its path.
+def new_stack_file(stack: str, program: Path = Path()) -> Path:
+    """The path of `Pulumi.<stack>.yaml` in the program's directory, where a draft can be written.
 
     Raises StackError for an invalid name, a directory without Pulumi.yaml, or a file that exists.
     """
-    file = stack_file(checked_stack_name(stack), program)
+    file = stack_file(stack, program)
     if not (program / "Pulumi.yaml").exists():
         raise StackError([f"{file}: no Pulumi.yaml in this directory: run the command in the program's directory"])
+    if file.exists():
+        raise StackError([f"{file}: already exists: use the name of a new stack"])
+    return file
+
+
+def write_draft(best: Recommendation, stack: str, program: Path = Path()) -> Path:
+    """Writes `Pulumi.<stack>.yaml` to the program's directory. Returns its path.
+
+    Raises StackError as `new_stack_file` does, or if the file cannot be written.
+    """
+    file = new_stack_file(stack, program)
     try:
         with file.open("x", encoding="utf-8") as handle:
             handle.write(draft(best, stack))
-    except FileExistsError:
-        raise StackError([f"{file}: already exists: use the name of a new stack"]) from None
     except OSError as fault:
         raise StackError([f"{file}: cannot be written ({fault.strerror})"]) from None
     return file

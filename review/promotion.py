@@ -15,7 +15,7 @@ from typing import Any
 from config.errors import StackError
 from config.release import differing_keys
 from config.stack.edit import with_keys_of
-from config.stack.file import NAMESPACE, checked_stack_name, read_sections, read_text, sections_of, stack_file
+from config.stack.file import NAMESPACE, read_sections, read_text, sections_of, stack_file
 from config.stack.sections import StackConfig
 from config.stack.sections.promotion import Promotion as Gate
 from config.stack.weights import draft_lock_of, lock_of
@@ -102,7 +102,7 @@ def compared_stacks(source: str, target: str, program: Path = Path()) -> Promoti
 def _stack(name: str, program: Path, faults: list[str]) -> dict[str, Any]:
     """The values of a stack file. Adds its faults to `faults`, with the stack's name."""
     try:
-        sections = read_sections(stack_file(checked_stack_name(name), program))
+        sections = read_sections(stack_file(name, program))
         StackConfig.parse(sections)
     except StackError as error:
         faults.extend(f"{name}: {fault}" for fault in error.faults)

@@ -51,8 +51,8 @@ class _UniqueKeys(yaml.CSafeLoader):  # of libyaml: three times as fast
 
 
 def stack_file(name: str, program: Path = Path()) -> Path:
-    """The stack file of `name` in the program's directory."""
-    return program / f"Pulumi.{name}.yaml"
+    """The stack file of `name` in the program's directory. Raises StackError if no stack can have this name."""
+    return program / f"Pulumi.{checked_stack_name(name)}.yaml"
 
 
 def read_stack_file(path: Path) -> StackConfig:

@@ -220,6 +220,8 @@ def test_a_stack_is_read_from_its_file(capsys: pytest.CaptureFixture[str]) -> No
     printed = json.loads(capsys.readouterr().out)
     assert printed["layout"]["tp"] == 8
     assert main(("fit", "--stack", "no-such-stack")) == 2
+    assert main(("fit", "--stack", "../h200")) == 2
+    assert "stack name: '../h200' cannot name a Service" in capsys.readouterr().err
     assert main(("fit", "--stack", "h200", "--gpu", "h100")) == 2
     assert "leave out --gpu" in capsys.readouterr().err
 

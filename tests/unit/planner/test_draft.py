@@ -131,7 +131,9 @@ def test_a_file_that_cannot_be_written_is_refused(
     there = stack_file("there", program)
     there.write_text("mine")
     assert main(("recommend", *arguments)) == 2
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == "", "before a table that nobody asked for alone"
     assert there.read_text() == "mine"
     assert sorted(file.name for file in program.iterdir()) == ["Pulumi.there.yaml", "Pulumi.yaml"]
 
