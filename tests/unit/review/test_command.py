@@ -74,14 +74,16 @@ def edit(file: Path, old: str, new: str) -> None:
 
 def test_new_changed_and_deleted_stacks_of_the_working_tree(program: Path) -> None:
     edit(program / "Pulumi.h200.yaml", "gpus_per_node: 8", "gpus_per_node: 4")
-    shutil.copy(program / "Pulumi.b200.yaml", program / "Pulumi.new one.yaml")
+    for name in ("new", "no name"):
+        shutil.copy(program / "Pulumi.b200.yaml", program / f"Pulumi.{name}.yaml")
     (program / "Pulumi.h100x16.yaml").unlink()
     ended = review(program, "--base", "main", "--format", "json")
     assert ended.returncode == 1, ended.stderr
     stacks = stacks_of(ended)
     assert {name: stack["verdict"] for name, stack in stacks.items()} == {
         "h200": "rejected",
-        "new one": "fits",
+        "new": "fits",
+        "no name": "invalid",
         "h100x16": "deleted",
     }
     assert stacks["h200"]["before"]["plan"]["verdict"] == "fits"
