@@ -1,9 +1,5 @@
-"""What runs inside the environment that has vLLM and PyTorch: nothing else of this project is imported here.
+"""What both judges share inside their environments: a GPU that is not there, tensors without values, and questions
+answered by processes that fork. Nothing else of this project is imported here.
 
-vLLM's engine arguments, configuration, rank layout, model classes, quantisation methods, weight processing and KV cache
-planner run as they are. Invented are the GPU's name and capability, the process groups, and the compiled extensions:
-their operators answer which compute capability they support and otherwise run vLLM's own shape functions. Whatever
-would be on the GPU is on PyTorch's `meta` device, so that the live meta storages are what the GPU would hold.
-
-It relies on vLLM's internals, so that another release may need repairs here.
+Whatever would be on the GPU is on PyTorch's `meta` device, so that the live meta storages are what the GPU would hold.
 """

@@ -1,4 +1,4 @@
-"""The GPU that is not there: what PyTorch, Triton and vLLM's platform answer about it."""
+"""The GPU that is not there: what PyTorch and Triton answer about it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class Handle(Void):
 
 
 def install(gpu: Gpu) -> None:
-    """Makes a GPU of that kind present. To be called before vLLM is imported."""
+    """Makes a GPU of that kind present. To be called before the engine is imported."""
     _install_torch(gpu)
     _install_triton(gpu)
-    _install_platform(gpu)
 
 
 def _install_torch(gpu: Gpu) -> None:
@@ -112,32 +111,3 @@ def _install_triton(gpu: Gpu) -> None:
             return True
 
     triton.runtime.driver.set_active(Driver())
-
-
-def _install_platform(gpu: Gpu) -> None:
-    import vllm.platforms
-    from vllm.platforms.cuda import CudaPlatformBase
-    from vllm.platforms.interface import DeviceCapability
-
-    answers = {
-        "get_device_capability": DeviceCapability(*gpu.capability),
-        "get_device_name": gpu.name,
-        "get_device_total_memory": gpu.memory,
-        "is_fully_connected": True,
-        "device_count": 64,
-        "current_device": 0,
-        "is_integrated_gpu": False,
-        "num_compute_units": gpu.units,
-        "get_all_device_numa_nodes": None,
-        "get_device_numa_node": None,
-        "set_device": None,
-        "is_pin_memory_available": False,
-        "is_arch_support_pdl": gpu.level >= 90,
-        "get_device_uuid": "GPU-0",
-    }
-
-    def answering(value: Any) -> Any:
-        return classmethod(lambda cls, *args, **kwargs: value)
-
-    methods = {name: answering(value) for name, value in answers.items()}
-    vllm.platforms._current_platform = type("SaidGpu", (CudaPlatformBase,), methods)()

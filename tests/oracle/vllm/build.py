@@ -11,10 +11,9 @@ import vllm.model_executor.model_loader.utils as loader
 import vllm.model_executor.models.registry as registry
 from vllm.model_executor.models.utils import StageMissingLayer
 
-from tests.oracle.engine import drafts, ranks
+from tests.oracle.engine.answers import said
 from tests.oracle.engine.meta import OnMeta, live_bytes
-
-_ERROR_CHARACTERS = 300
+from tests.oracle.vllm import drafts, ranks
 
 
 def install() -> None:
@@ -120,11 +119,6 @@ def _process(model: Any, model_config: Any) -> dict[str, int]:
     if hasattr(model, "process_weights_after_loading"):
         model.process_weights_after_loading()
     return dict(sorted(failed.items()))
-
-
-def said(error: BaseException) -> str:
-    """An error on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_ERROR_CHARACTERS]}"
 
 
 def _kernels(model: Any) -> dict[str, int]:
