@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema oracle vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast demo demo-down lock schema oracle oracle-sglang vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -55,7 +55,10 @@ schema: $(READY) ## write what follows from the models: the editor's schema, the
 
 PAIRS ?=
 oracle: $(READY) ## build vLLM's own models without a GPU, to judge the planner; PAIRS=expression chooses: half an hour
-	@$(BIN)/python -m tests.oracle "$(PAIRS)"
+	@$(BIN)/python -m tests.oracle vllm "$(PAIRS)"
+
+oracle-sglang: $(READY) ## the same with SGLang's own models: five minutes
+	@$(BIN)/python -m tests.oracle sglang "$(PAIRS)"
 
 RELEASES ?=
 vllm-facts: $(READY) ## read flags, backends and parsers from the wheels of vLLM's releases: RELEASES="0.33.0 0.34.0"

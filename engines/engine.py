@@ -104,6 +104,9 @@ class Engine(Protocol):
         Covers what does not depend on the model: arguments, GPUs and nodes, disk.
         """
 
+    def weights(self, request: FitRequest, model: ModelSpec) -> tuple[float, ...]:
+        """Bytes of weights on the fullest GPU of each pipeline stage, after loading. Empty: not known."""
+
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         """The arithmetic of a plan's memory, line by line, each with its formula and source."""
 
@@ -112,6 +115,9 @@ class Engine(Protocol):
 
     def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
         """Other layouts over the same GPUs."""
+
+    def evidence(self) -> Iterator[str]:
+        """Sections of the accuracy document about figures that only this engine has, as lines of Markdown."""
 
     def process(self, start: ProcessStart, role: Role) -> EngineProcess:
         """The process of one pod. Raises ValueError where `start` lacks what this engine needs."""

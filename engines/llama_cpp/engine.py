@@ -12,6 +12,7 @@ from engines.engine import Alternative, Metrics
 from engines.finding import Finding
 from engines.llama_cpp.alternatives import other_settings
 from engines.llama_cpp.explain import explain_llama_cpp
+from engines.llama_cpp.memory import gguf_request
 from engines.llama_cpp.plan import MISSING_SETTINGS, llama_cpp_compatibility, plan_llama_cpp, plan_unknown_model
 from engines.llama_cpp.process import KEYED, llama_cpp_process
 from engines.plan import Plan
@@ -58,6 +59,10 @@ class LlamaCpp:
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
         return plan_unknown_model(request, why)
 
+    def weights(self, request: FitRequest, model: ModelSpec) -> tuple[float, ...]:
+        resolved = gguf_request(request, model, request.weights_bytes or model.staged_bytes)
+        return (max(device.weights for device in resolved.held),) if resolved else ()
+
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         return explain_llama_cpp(request, model, plan)
 
@@ -65,6 +70,9 @@ class LlamaCpp:
         return other_settings(request, plan)
 
     def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:  # noqa: ARG002 - layers go over all GPUs
+        return iter(())
+
+    def evidence(self) -> Iterator[str]:
         return iter(())
 
     def process(self, start: ProcessStart, role: Role) -> EngineProcess:

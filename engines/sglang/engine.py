@@ -16,7 +16,9 @@ from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
 from engines.sglang.alternatives import other_layouts, other_settings
+from engines.sglang.evidence import sections
 from engines.sglang.explain import explain_sglang
+from engines.sglang.memory import stage_layers, weights_by_group
 from engines.sglang.plan import plan_sglang, plan_unknown_model
 from engines.sglang.process import sglang_process
 from engines.sglang.resolved_request import MISSING_SETTINGS, resolve, sglang_compatibility
@@ -73,6 +75,13 @@ class Sglang:
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
         return plan_unknown_model(request, why)
 
+    def weights(self, request: FitRequest, model: ModelSpec) -> tuple[float, ...]:
+        if not model.groups or request.gpu is None:
+            return ()
+        resolved = resolve(request, model, find_gpu(request.gpu))
+        ranges = stage_layers(model.shape.layers, resolved.layout.pp)
+        return tuple(sum(weights_by_group(resolved, ranges, stage).values()) for stage in range(len(ranges)))
+
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         return explain_sglang(request, model, plan)
 
@@ -81,6 +90,9 @@ class Sglang:
 
     def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
         return other_layouts(request, plan)
+
+    def evidence(self) -> Iterator[str]:
+        return sections()
 
     def process(self, start: ProcessStart, role: Role) -> EngineProcess:
         return sglang_process(start, role)

@@ -17,7 +17,9 @@ from engines.request import FitRequest
 from engines.rules.driver import Compatibility
 from engines.versions import Version
 from engines.vllm.alternatives import other_layouts, other_settings
+from engines.vllm.evidence import sections
 from engines.vllm.explain import explain_vllm
+from engines.vllm.memory.stages import weights_by_group
 from engines.vllm.plan import plan_unknown_model, plan_vllm
 from engines.vllm.process import vllm_process
 from engines.vllm.resolved_request import MISSING_SETTINGS, resolve, vllm_compatibility
@@ -70,6 +72,12 @@ class Vllm:
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:
         return plan_unknown_model(request, why)
 
+    def weights(self, request: FitRequest, model: ModelSpec) -> tuple[float, ...]:
+        if not model.groups or request.gpu is None:
+            return ()
+        resolved = resolve(request, model, find_gpu(request.gpu))
+        return tuple(sum(weights_by_group(resolved, stage).values()) for stage in range(resolved.layout.pp))
+
     def explain(self, request: FitRequest, model: ModelSpec, plan: Plan) -> Iterator[str]:
         return explain_vllm(request, model, plan)
 
@@ -78,6 +86,9 @@ class Vllm:
 
     def layouts_to_try(self, request: FitRequest, plan: Plan) -> Iterator[Alternative]:
         return other_layouts(request, plan)
+
+    def evidence(self) -> Iterator[str]:
+        return sections()
 
     def process(self, start: ProcessStart, role: Role) -> EngineProcess:
         return vllm_process(start, role)

@@ -11,25 +11,20 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 
 from config.catalogue import (
     DATA,
     Log,
     PublishedCache,
-    PublishedPool,
     PublishedSize,
     find_checkpoint,
-    find_gpu,
     ground_truth,
 )
 from config.checkpoint.model_spec import find_model
+from config.engine_name import EngineName
 from config.units import GIB
+from engines.registry import engine_of
 from engines.request import FitRequest
-from engines.sglang.engine import Sglang
-from engines.vllm.memory.calibration import HeldOut, held_out, observations, ratios
-from engines.vllm.memory.stages import weights_by_group
-from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
 from planner.report import oracle, speeds
 from planner.speed.calibration import as_fields, complete_fit
@@ -77,8 +72,7 @@ def _weights() -> Iterator[Comparison]:
             request = FitRequest(
                 model=log.checkpoint, gpu=gpu, gpus_per_node=tp * pp, tensor_parallel=tp, pipeline_parallel=pp
             )
-            resolved = resolve(request, find_model(request.model), find_gpu(gpu))
-            predicted = sum(weights_by_group(resolved, 0).values()) / GIB
+            predicted = engine_of(request.engine).weights(request, find_model(request.model))[0] / GIB
             layout = f"TP{tp}" + (f" PP{pp}, first stage" if pp > 1 else "")
             yield Comparison(
                 what=f"log {log.id}: {log.model}, {layout}",
@@ -145,41 +139,6 @@ def _cache(entry: PublishedCache) -> Comparison:
     )
 
 
-def predicted_pool(entry: PublishedPool) -> tuple[int, int]:
-    """Tokens that the planner says SGLang has for a share of the memory: [worst, likely]."""
-    plan = plan_only(
-        FitRequest(
-            model=entry.checkpoint,
-            gpu=entry.gpu,
-            gpus_per_node=entry.tp,
-            engine=Sglang.name,
-            gpu_memory_utilization=entry.fraction,
-            max_num_batched_tokens=entry.max_num_batched_tokens,
-        )
-    )
-    if plan.kv_tokens is None:
-        raise ValueError(f"no tokens are planned for {entry.id}")
-    return plan.kv_tokens
-
-
-def _pools() -> Iterator[str]:
-    """The cache of SGLang by its own arithmetic, from the GPU's memory on."""
-    yield "## Cache of SGLang by its fraction"
-    yield ""
-    yield "From `--mem-fraction-static`, the weights and what is in use before the load, without a figure of the log: a"
-    yield "test holds the published tokens to lie between the two ends (`engines/sglang/memory.py`)."
-    yield ""
-    yield "| what | published | predicted | source |"
-    yield "|---|---|---|---|"
-    for entry in ground_truth().pools:
-        worst, likely = predicted_pool(entry)
-        where = f"{entry.tp} {find_gpu(entry.gpu).title} TP{entry.tp}, fraction {entry.fraction:g}"
-        yield (
-            f"| {entry.id}: {entry.what}, {where} | {entry.tokens:,} tokens | {worst:,} to {likely:,} tokens | "
-            f"{entry.source} |"
-        )
-
-
 def document() -> str:
     """The whole document."""
     return "\n".join(
@@ -208,12 +167,8 @@ def document() -> str:
             "",
             *_table(cache_comparisons()),
             "",
-            *_pools(),
-            "",
-            *_overheads(),
-            "",
-            *oracle.section(),
-            "",
+            *_of_engines(),
+            *oracle.sections(),
             *speeds.section(),
             "",
             "## Left out",
@@ -222,6 +177,13 @@ def document() -> str:
             "",
         )
     )
+
+
+def _of_engines() -> Iterator[str]:
+    """What each engine alone has evidence of."""
+    for name in EngineName:
+        found = tuple(engine_of(name).evidence())
+        yield from (*found, "") if found else ()
 
 
 def _table(comparisons: tuple[Comparison, ...]) -> list[str]:
@@ -233,48 +195,6 @@ def _table(comparisons: tuple[Comparison, ...]) -> list[str]:
             f"{comparison.error:+.2%} | {comparison.source} |"
         )
     return rows
-
-
-def _overheads() -> Iterator[str]:
-    """The range of the overhead: each observation judged by those of other releases, and by those of other GPUs."""
-    low, high = ratios(observations())
-    groups = {"release": held_out(lambda each: each.release), "GPU": held_out(lambda each: each.gpu)}
-    yield "## Memory beside weights and cache"
-    yield ""
-    yield f"The likely end is {low} of the modelled sum of activations and memory outside torch, the worst end {high},"
-    yield "each with CUDA graphs (`engines/vllm/memory/overhead.py`). Both span every observation with a margin."
-    middle = median(each.low_ratio for each in observations())
-    yield f"The median observation is {middle:.2f}, so that the likely end is {middle - low:.2f} too optimistic for it."
-    yield "Where no observation is of the release, the GPU or a setting, the worst end is wider"
-    yield "(`engines/vllm/memory/nearness.py`)."
-    for name, found in groups.items():
-        yield from _held_out(name, tuple(found))
-
-
-def _held_out(name: str, found: tuple[HeldOut, ...]) -> Iterator[str]:
-    """Each observation against the range that those of other releases or other GPUs give, worst first."""
-    inside = sum(each.inside for each in found)
-    furthest = max(each.beyond_worst for each in found)
-    yield ""
-    yield f"### Each {name} judged by the others"
-    yield ""
-    yield f"{inside} of {len(found)} lie inside; the furthest beyond its worst end is {furthest:.1%} of the GPU's"
-    yield "memory."
-    yield ""
-    yield f"| observation | vLLM, GPU | measured | range without its {name} | | source |"
-    yield "|---|---|---|---|---|---|"
-    for each in sorted(found, key=_room):
-        of = each.observation
-        yield (
-            f"| {of.name} | {of.release}, {find_gpu(of.gpu).title} | {of.measured:.2f} GiB | "
-            f"{each.likely:.2f} to {each.worst:.2f} GiB | {'' if each.inside else 'outside'} | {of.source} |"
-        )
-
-
-def _room(each: HeldOut) -> float:
-    """The distance of a measurement from the nearer end of its range, as a share of it; negative: outside."""
-    measured = each.observation.measured
-    return min(measured - each.likely, each.worst - measured) / measured
 
 
 def fit_of_speed() -> str:

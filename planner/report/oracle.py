@@ -1,6 +1,6 @@
-"""The planner against vLLM's own code, for every pair that `make oracle` built.
+"""The planner against the engines' own code, for every pair that `make oracle` and `make oracle-sglang` built.
 
-The results are `tests/data/oracle/<release>.json`, the configurations beside them. A pair's model is looked for in the
+The results are `tests/data/oracle/<engine>-<release>.json`, the configurations beside them. A pair's model is looked for in the
 catalogue first, as a user names it, and is otherwise read from a directory with its configuration.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from config.catalogue import NotInCatalogueError, find_checkpoint, find_gpu
+from config.catalogue import NotInCatalogueError, find_checkpoint
 from config.checkpoint.model_spec import find_model
+from config.engine_name import EngineName
+from engines.registry import engine_of
 from engines.request import FitRequest
 from engines.versions import Version
-from engines.vllm.memory.stages import weights_by_group
-from engines.vllm.resolved_request import resolve
 from planner.fit import plan_only
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "oracle"
@@ -40,8 +40,16 @@ _SETTINGS = {
     "language_model_only": "language_model_only",
     "max_loras": "max_loras",
     "max_lora_rank": "max_lora_rank",
+    "tp_size": "tensor_parallel",
+    "pp_size": "pipeline_parallel",
 }
-"""vLLM's arguments as a request names them."""
+"""The engines' arguments as a request names them."""
+
+_SWITCHED_ON: Mapping[str, tuple[str, str | bool]] = {
+    "ep_size": ("expert_parallel", True),
+    "mm_enable_dp_encoder": ("mm_encoder_tp_mode", "data"),
+}
+"""Arguments that stand for one value of a request's field."""
 
 _FLAGS = {"moe_backend": "--moe-backend"}
 """Arguments that a request passes on."""
@@ -55,8 +63,9 @@ _FIXED_KINDS = ("MambaSpec", "SlidingWindowSpec", "SlidingWindowMLASpec", "Chunk
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One figure of vLLM's code, and the planner's."""
+    """One figure of an engine's code, and the planner's."""
 
+    engine: EngineName
     pair: str
     figure: str
     """`weights`, of a pipeline stage; `bytes_per_token`; `tokens`."""
@@ -82,25 +91,53 @@ def allowed(judgement: Judgement) -> bool:
     return abs(judgement.error) <= (WEIGHTS_GATE if judgement.figure.startswith("weights") else 0)
 
 
-def read_results(release: str) -> list[dict[str, Any]]:
-    """What vLLM's code of a release said, a pair at a time."""
-    loaded: list[dict[str, Any]] = json.loads((DATA / f"{release}.json").read_text(encoding="utf-8"))["results"]
-    return loaded
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What the code of one release of an engine said, a pair at a time."""
+
+    engine: EngineName
+    release: str
+    pairs: tuple[dict[str, Any], ...]
+
+    @property
+    def title(self) -> str:
+        """The engine's, as messages say it."""
+        return engine_of(self.engine).title
+
+    @property
+    def built(self) -> tuple[dict[str, Any], ...]:
+        """The pairs without an error."""
+        return tuple(pair for pair in self.pairs if "error" not in pair)
 
 
-def judgements(results: Iterable[Mapping[str, Any]]) -> Iterator[Judgement]:
+def all_results() -> tuple[Results, ...]:
+    """The newest results of each engine that was asked."""
+    return tuple(found for engine in EngineName if (found := _newest_results(engine)))
+
+
+def _newest_results(engine: EngineName) -> Results | None:
+    paths = {path.stem.removeprefix(f"{engine}-"): path for path in DATA.glob(f"{engine}-[0-9]*.json")}
+    if not paths:
+        return None
+    release = max(paths, key=Version.parse)
+    return Results(engine, release, tuple(json.loads(paths[release].read_text(encoding="utf-8"))["results"]))
+
+
+def judgements(results: Results) -> Iterator[Judgement]:
     """Every figure of the pairs that were built."""
-    for result, request in requests_of(result for result in results if "error" not in result):
+    for result, request in requests_of(results.engine, results.built):
         yield from _judged(result, request)
 
 
-def requests_of(results: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], FitRequest]]:
-    """Pairs with the request of each, whose model is a directory that exists until the next one is asked for."""
+def requests_of(
+    engine: EngineName, results: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], FitRequest]]:
+    """Pairs of an engine with the request of each, whose model is a directory that exists until the next one is asked for."""
     configs = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))["models"]
     with TemporaryDirectory(prefix="oracle-") as scratch:
         names = {entry["repository"]: _name(entry, Path(scratch)) for entry in configs}
         for result in results:
-            yield result, _request(result, names)
+            yield result, _request(engine, result, names)
 
 
 def _name(entry: Mapping[str, Any], scratch: Path) -> str:
@@ -118,17 +155,19 @@ def _name(entry: Mapping[str, Any], scratch: Path) -> str:
     return repository
 
 
-def _request(result: Mapping[str, Any], names: Mapping[str, str]) -> FitRequest:
+def _request(engine: EngineName, result: Mapping[str, Any], names: Mapping[str, str]) -> FitRequest:
     """The request of a pair; `names`: what a request calls each model."""
     arguments = result["arguments"]
     settings = {_SETTINGS[name]: value for name, value in arguments.items() if name in _SETTINGS}
+    settings |= dict(_SWITCHED_ON[name] for name in arguments if name in _SWITCHED_ON)
     if drafting := arguments.get("speculative_config"):
         settings["speculative_tokens"] = drafting["num_speculative_tokens"]
         settings["draft"] = names[drafting["model"]] if "model" in drafting else None
     passed = [f"{_FLAGS[name]}={value}" for name, value in arguments.items() if name in _FLAGS]
-    sizes = (arguments.get(f"{kind}_parallel_size", 1) for kind in ("tensor", "pipeline", "data", "prefill_context"))
+    sizes = (settings.get(f"{kind}_parallel", 1) for kind in ("tensor", "pipeline", "data", "prefill_context"))
     return FitRequest(
         model=names[result["model"]],
+        engine=engine,
         gpu=result["gpu"],
         gpus_per_node=prod(sizes),
         available_kv_gib=result["kv_gib"],
@@ -140,33 +179,32 @@ def _request(result: Mapping[str, Any], names: Mapping[str, str]) -> FitRequest:
 
 
 def _judged(result: Mapping[str, Any], request: FitRequest) -> Iterator[Judgement]:
-    """Weights of each stage, then bytes per token and tokens, where vLLM's code said them."""
-    plan = plan_only(request)
-    why_not, key = "; ".join(problem.code for problem in plan.problems), result["key"]
+    """Weights of each stage, then bytes per token and tokens, where the engine's code said them."""
+    plan, by_stage = plan_only(request), _weights(request)
+    why_not = "; ".join(problem.code for problem in plan.problems)
+
+    def judged(figure: str, oracle: int, planned: float | None) -> Judgement:
+        return Judgement(request.engine, result["key"], figure, oracle, planned, why_not, plan.verdict)
+
     for index, stage in enumerate(result["stages"]):
         if stage["loaded"] is not None:
-            planned, reason = _weights(request, index)
-            yield Judgement(key, f"weights {index}", stage["loaded"], planned, reason or why_not, plan.verdict)
+            yield judged(f"weights {index}", stage["loaded"], by_stage[index] if by_stage else None)
     if "tokens" not in result["cache"]:
         return
     per_token = max(_bytes_per_token(stage) for stage in result["stages"])
-    own = plan.per_gpu.kv_bytes_per_token if plan.per_gpu else None
-    yield Judgement(key, "bytes_per_token", per_token, own, why_not, plan.verdict)
-    tokens = plan.kv_tokens[0] if plan.kv_tokens else None
-    yield Judgement(key, "tokens", result["cache"]["tokens"], tokens, why_not, plan.verdict)
+    yield judged("bytes_per_token", per_token, plan.per_gpu.kv_bytes_per_token if plan.per_gpu else None)
+    yield judged("tokens", result["cache"]["tokens"], plan.kv_tokens[0] if plan.kv_tokens else None)
 
 
-def _weights(request: FitRequest, stage: int) -> tuple[float | None, str]:
-    """Bytes of weights that the planner counts on one GPU of a stage, or why it does not."""
-    model = find_model(request.model)
-    if not model.groups:
-        return None, "; ".join(model.unknown)
-    resolved = resolve(request, model, find_gpu(request.gpu or ""))
-    return sum(weights_by_group(resolved, stage).values()), ""
+def _weights(request: FitRequest) -> tuple[float, ...]:
+    """Bytes of weights that the planner counts on one GPU of each stage. Empty: it does not know."""
+    return engine_of(request.engine).weights(request, find_model(request.model))
 
 
 def _bytes_per_token(stage: Mapping[str, Any]) -> int:
-    """Bytes of one token over the layers whose cache grows."""
+    """Bytes of one token over the layers whose cache grows: as the engine states them, or of its layers."""
+    if "bytes_per_token" in stage:
+        return int(stage["bytes_per_token"])
     return sum(
         entry["layers"] * entry["page"] // entry["block"]
         for entry in stage["cache_layers"]
@@ -174,44 +212,45 @@ def _bytes_per_token(stage: Mapping[str, Any]) -> int:
     )
 
 
-def newest_release() -> str:
-    """The newest release that was asked."""
-    return max((path.stem for path in DATA.glob("[0-9]*.json")), key=Version.parse)
+def sections() -> Iterator[str]:
+    """The parts of the accuracy document about the engines' own code."""
+    for results in all_results():
+        yield from _section(results)
+        yield ""
 
 
-def section() -> Iterator[str]:
-    """The part of the accuracy document about vLLM's own code."""
-    release = newest_release()
-    results = read_results(release)
-    found = list(judgements(results))
-    yield "## vLLM's own code"
+def _section(results: Results) -> Iterator[str]:
+    found, title = list(judgements(results)), results.title
+    yield f"## {title}'s own code"
     yield ""
-    yield f"`make oracle` builds vLLM {release}'s own model classes without a GPU or weights, as one rank of a layout,"
-    yield "runs its weight processing and its KV cache planner, and writes `tests/data/oracle`. A test holds the"
-    yield f"planner to it: weights within {WEIGHTS_GATE:.1%}, bytes per token and tokens exactly, but for the pairs"
-    yield "below. Rows of made/ are public configurations with the fields that a public tool writes."
+    yield f"`tests/oracle` builds {title} {results.release}'s own model classes without a GPU or weights, as one rank of a"
+    yield "layout, and runs its weight processing and its arithmetic of the KV cache. A test holds the planner to"
+    yield f"`tests/data/oracle/{results.engine}-{results.release}.json`: weights within {WEIGHTS_GATE:.1%}, bytes per token"
+    yield "and tokens exactly, but for the pairs below. Rows of made/ are public configurations with the fields that a"
+    yield "public tool writes."
     yield ""
     yield from _summary(results, found)
     yield ""
-    yield "Further off, with the reason and what the planner tells a user:"
-    yield ""
-    yield from _known_differences(found)
-    yield ""
-    yield "| pair | figure | vLLM | planner | error |"
+    if differing := tuple(_known_differences(found)):
+        yield "Further off, with the reason and what the planner tells a user:"
+        yield ""
+        yield from differing
+        yield ""
+    yield f"| pair | figure | {title} | planner | error |"
     yield "|---|---|---|---|---|"
     for each in sorted(found, key=lambda each: (each.planned is None, -abs(each.error), each.pair)):
         if each.planned is not None:
-            vllm, own = _shown(each, each.oracle), _shown(each, each.planned)
-            yield f"| {each.pair} | {each.figure} | {vllm} | {own} | {each.error:+.2%} |"
-    yield ""
-    yield "Not planned, with the planner's reason:"
-    yield ""
+            said, own = _shown(each, each.oracle), _shown(each, each.planned)
+            yield f"| {each.pair} | {each.figure} | {said} | {own} | {each.error:+.2%} |"
     unknown = {each.pair: each.why_not for each in found if each.planned is None}
-    yield from (f"- {pair}: {why}" for pair, why in unknown.items())
-    yield ""
-    yield "Not built, with vLLM's or the oracle's error:"
-    yield ""
-    yield from (f"- {result['key']}: {result['error']}" for result in results if "error" in result)
+    yield from _listed("Not planned, with the planner's reason:", unknown)
+    failed = {result["key"]: result["error"] for result in results.pairs if "error" in result}
+    yield from _listed(f"Not built, with {title}'s or the oracle's error:", failed)
+
+
+def _listed(title: str, reasons: Mapping[str, str]) -> Iterator[str]:
+    if reasons:
+        yield from ("", title, "", *(f"- {pair}: {why}" for pair, why in reasons.items()))
 
 
 def read_known_differences() -> list[dict[str, str]]:
@@ -223,6 +262,8 @@ def read_known_differences() -> list[dict[str, str]]:
 
 def covers(difference: Mapping[str, str], judgement: Judgement) -> bool:
     """Whether a known difference is of this figure."""
+    if difference["engine"] != judgement.engine:
+        return False
     return bool(re.search(difference["pairs"], judgement.pair) and re.match(difference["figures"], judgement.figure))
 
 
@@ -233,10 +274,10 @@ def _known_differences(found: list[Judgement]) -> Iterator[str]:
         yield from (f"- {pair}: `{verdict}`. {difference['reason']}." for pair, verdict in pairs.items())
 
 
-def _summary(results: list[dict[str, Any]], found: list[Judgement]) -> Iterator[str]:
+def _summary(results: Results, found: list[Judgement]) -> Iterator[str]:
     """How many figures are as near as they must be."""
-    built = [result for result in results if "error" not in result]
-    yield f"{len(built)} of {len(results)} pairs were built, of {len({result['model'] for result in built})} models."
+    models = {result["model"] for result in results.built}
+    yield f"{len(results.built)} of {len(results.pairs)} pairs were built, of {len(models)} models."
     for name, what in (("weights", "weights"), ("bytes_per_token", "bytes per token"), ("tokens", "tokens")):
         figures = [each for each in found if each.figure.startswith(name)]
         near = sum(1 for each in figures if allowed(each))

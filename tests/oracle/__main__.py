@@ -1,5 +1,5 @@
-"""`python -m tests.oracle [PATTERN] [--missing]`: builds the pairs with vLLM's code and writes its answers to
-`tests/data/oracle/<release>.json`.
+"""`python -m tests.oracle ENGINE [PATTERN] [--missing]`: builds the pairs with the code of vLLM (`vllm`) or SGLang
+(`sglang`) and writes its answers to `tests/data/oracle`.
 
 With a pattern, only the pairs whose key it matches are built; with `--missing`, only those without an answer. The
 others keep what the file says.
@@ -21,36 +21,34 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tests.oracle.environment import make_environment, vllm_release
-from tests.oracle.pairs import DATA, GIB, Pair, read_configs, read_pairs, write_checkpoint, write_lines
-
-_ABOUT = (
-    "What vLLM's own code says of each pair, a line a pair; made by `make oracle`. Bytes are per GPU: `created` by the "
-    "model's class, `loaded` after its weights are processed (what the log calls model loading), for the first rank of "
-    "each pipeline stage. `cache`: the tokens that kv_gib hold."
-)
+from tests.oracle.environment import make_environment
+from tests.oracle.judges import JUDGES, Judge
+from tests.oracle.pairs import GIB, Pair, read_configs, read_pairs, write_checkpoint, write_lines
 
 
 def main(arguments: list[str]) -> int:
     """Builds pairs and writes the file as they are answered. Returns 1 where an engine's process ends before that."""
-    results = Results()
-    pattern = re.compile(next((word for word in arguments if word != "--missing"), ""))
-    known = results.keys if "--missing" in arguments else set()
-    asked = [pair for pair in read_pairs() if pattern.search(pair.key) and pair.key not in known]
+    name, *words = arguments
+    judge = JUDGES[name]
+    results = Results(judge)
+    pattern = re.compile(next((word for word in words if word != "--missing"), ""))
+    known = results.keys if "--missing" in words else set()
+    asked = [pair for pair in read_pairs(judge.pairs) if pattern.search(pair.key) and pair.key not in known]
     by_gpu = [list(group) for _, group in groupby(sorted(asked, key=lambda pair: pair.gpu), lambda pair: pair.gpu)]
-    python = make_environment()
+    python = make_environment(judge)
     with tempfile.TemporaryDirectory(prefix="oracle-") as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         answered = sum(pool.map(lambda group: _build(python, group, Path(scratch), results), by_gpu))
-    print(f"{answered} of {len(asked)} pairs answered: {results.path}", file=sys.stderr)
+    print(f"{answered} of {len(asked)} pairs answered: {judge.results}", file=sys.stderr)
     return 0 if answered == len(asked) else 1
 
 
 class Results:
     """The file of results: what is answered now, and for the other pairs what it says already."""
 
-    def __init__(self) -> None:
-        self.path = DATA / f"{vllm_release()}.json"
-        before = json.loads(self.path.read_text(encoding="utf-8"))["results"] if self.path.exists() else []
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        path = judge.results
+        before = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
         self._known = {entry["key"]: entry for entry in before}
         self._lock = Lock()
 
@@ -63,24 +61,25 @@ class Results:
         """Takes an answer and writes the file."""
         with self._lock:
             self._known[answer["key"]] = answer
-            kept = [self._known[pair.key] for pair in read_pairs() if pair.key in self._known]
-            write_lines(self.path, {"about": _ABOUT, "vllm": vllm_release()}, "results", kept)
+            kept = [self._known[pair.key] for pair in read_pairs(self.judge.pairs) if pair.key in self._known]
+            head = {"about": self.judge.about, "engine": self.judge.project, "release": self.judge.release}
+            write_lines(self.judge.results, head, "results", kept)
 
 
 def _build(python: Path, pairs: list[Pair], scratch: Path, results: Results) -> int:
     """Builds the pairs of one kind of GPU. Returns how many were answered."""
     answered = 0
-    for answer in _answers(python, pairs, scratch):
+    for answer in _answers(python, pairs, scratch, results.judge):
         results.add(answer)
         answered += 1
     return answered
 
 
-def _answers(python: Path, pairs: list[Pair], scratch: Path) -> Iterator[dict[str, Any]]:
+def _answers(python: Path, pairs: list[Pair], scratch: Path, judge: Judge) -> Iterator[dict[str, Any]]:
     """The answers for pairs of one kind of GPU, from a process of their own."""
     gpu, configs = pairs[0].gpu, read_configs()
-    command = [str(python), "-m", "tests.oracle.engine", gpu]
-    log = Path(tempfile.gettempdir()) / f"oracle-{gpu}.log"
+    command = [str(python), "-m", f"tests.oracle.{judge.project}", gpu]
+    log = Path(tempfile.gettempdir()) / f"oracle-{judge.project}-{gpu}.log"
     with (
         log.open("w") as errors,
         subprocess.Popen(
@@ -89,7 +88,7 @@ def _answers(python: Path, pairs: list[Pair], scratch: Path) -> Iterator[dict[st
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=_environment(scratch),
+            env=_environment(judge, scratch),
             cwd=Path(__file__).parents[2],
         ) as process,
     ):
@@ -133,7 +132,7 @@ def _shown(pair: Pair, answer: dict[str, Any]) -> str:
     return f"{pair.key}: {', '.join(said)}; {tokens} tokens; {answer['seconds']} s"
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def _environment(judge: Judge, scratch: Path) -> dict[str, str]:
     """No GPU, no network, nothing of the user's, and Triton kept although no driver is active."""
     return {
         "PATH": os.environ["PATH"],
@@ -142,11 +141,7 @@ def _environment(scratch: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "VLLM_CACHE_ROOT": str(scratch / "vllm"),
-        "VLLM_HAS_FLASHINFER_CUBIN": "1",
-        "VLLM_LOGGING_LEVEL": "CRITICAL",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_PLUGINS": "",
+        **{name: value.format(scratch=scratch) for name, value in judge.environment.items()},
     }
 
 

@@ -12,6 +12,10 @@ GIB = 2**30
 
 _SHORT = {
     "tensor_parallel_size": "tp",
+    "tp_size": "tp",
+    "pp_size": "pp",
+    "ep_size": "ep",
+    "mm_enable_dp_encoder": "dp_encoder",
     "pipeline_parallel_size": "pp",
     "data_parallel_size": "dp",
     "prefill_context_parallel_size": "pcp",
@@ -36,7 +40,7 @@ class Pair:
     gpu: str
     """As the catalogue names it."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Engine arguments, as vLLM's `EngineArgs` names them."""
+    """Engine arguments, as vLLM's `EngineArgs` or SGLang's `ServerArgs` names them."""
     kv_gib: float = 32
     """KV cache per GPU whose tokens are asked for."""
 
@@ -55,8 +59,10 @@ class Pair:
     @property
     def stages(self) -> list[int]:
         """The first rank of each pipeline stage."""
-        ranks = self.arguments.get("tensor_parallel_size", 1) * self.arguments.get("prefill_context_parallel_size", 1)
-        return [stage * ranks for stage in range(self.arguments.get("pipeline_parallel_size", 1))]
+        tensor = self.arguments.get("tensor_parallel_size") or self.arguments.get("tp_size", 1)
+        stages = self.arguments.get("pipeline_parallel_size") or self.arguments.get("pp_size", 1)
+        ranks = tensor * self.arguments.get("prefill_context_parallel_size", 1)
+        return [stage * ranks for stage in range(stages)]
 
 
 def _word(value: Any) -> str:
@@ -65,9 +71,9 @@ def _word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def read_pairs() -> list[Pair]:
-    """The pairs of `tests/data/oracle/pairs.json`, sorted by key."""
-    entries = json.loads((DATA / "pairs.json").read_text(encoding="utf-8"))["pairs"]
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a file, sorted by key."""
+    entries = json.loads(path.read_text(encoding="utf-8"))["pairs"]
     return sorted((Pair(**entry) for entry in entries), key=lambda pair: pair.key)
 
 

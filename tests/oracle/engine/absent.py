@@ -52,6 +52,7 @@ class Void:
 Answers = Mapping[str, Mapping[str, Callable[..., Any]]]
 """Functions by package that do something."""
 
+
 class VoidPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the packages and extensions that are absent, and makes them of `Void`."""
 
@@ -62,7 +63,6 @@ class VoidPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name.split(".")[0] in self._packages or self._extensions.fullmatch(name):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
-
 
     def create_module(self, spec: Any) -> None:
         return None

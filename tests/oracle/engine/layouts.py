@@ -16,10 +16,13 @@ def answers(capability: int, units: int) -> Mapping[str, Mapping[str, Callable[.
     """Functions by package, for a compute capability such as 90 and so many multiprocessors."""
     return {
         "deep_gemm": {
+            "get_num_sms": lambda: units,
             "get_mk_alignment_for_contiguous_layout": lambda: 128,
             "get_theoretical_mk_alignment_for_contiguous_layout": lambda *_: 128,
             "transform_sf_into_required_layout": _block_scales_packed if capability >= 100 else _as_they_are,
             "get_mn_major_tma_aligned_tensor": _as_they_are,
+            "get_mn_major_tma_aligned_packed_ue8m0_tensor": _row_scales_packed,
+            "get_tma_aligned_size": lambda rows, size: ceil(rows * size / 16) * 16 // size,
         },
         "flashinfer": {**_FLASHINFER, "get_device_sm_count": lambda _: units},
     }
@@ -35,6 +38,14 @@ def _block_scales_packed(sf: Any, *, mn: int, k: int, recipe: tuple[int, ...], *
     rows in multiples of four (DeepGEMM, csrc/apis/layout.hpp `transform_sf_into_required_layout`)."""
     rows, columns = ceil(mn / 4) * 4, ceil(k / (4 * recipe[-1]))
     return torch.empty((*sf.shape[:-2], rows, columns), dtype=torch.int32, device=sf.device)
+
+
+def _row_scales_packed(sf: Any) -> Any:
+    """Scales of rows and 128 columns, four in an int32, rows in multiples of four (the same file,
+    `get_mn_major_tma_aligned_packed_ue8m0_tensor`)."""
+    rows, columns = ceil(sf.shape[-2] / 4) * 4, ceil(sf.shape[-1] / 4)
+    packed = torch.empty((*sf.shape[:-2], columns, rows), dtype=torch.int32, device=sf.device)
+    return packed.transpose(-1, -2)[..., : sf.shape[-2], :]
 
 
 def _rows(tensor: Any, *args: Any, **kwargs: Any) -> Any:

@@ -40,6 +40,8 @@ class OnMeta(torch.overrides.TorchFunctionMode):
             return self._ones(name, args[0])
         if name in _NEVER and args[0].is_meta:
             return torch.zeros((), dtype=torch.bool, device="cpu")
+        if name == "__setitem__" and _has_no_values(args[2]) and not args[0].is_meta:
+            return None  # a copy into host memory, where only the size matters
         if name == "unique" and args[0].is_meta:
             return args[0].new_empty(1)
         return func(*args, **kwargs)
@@ -50,6 +52,10 @@ class OnMeta(torch.overrides.TorchFunctionMode):
             return True
         ones = torch.ones(tensor.shape, dtype=tensor.dtype, device="cpu")
         return ones if name == "cpu" else getattr(ones, name)()
+
+
+def _has_no_values(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_meta
 
 
 def _is_cuda(device: Any, *, number: bool = False) -> bool:

@@ -33,12 +33,12 @@ def built(arguments: Any, rank: int) -> tuple[Any, Any, dict[str, Any]]:
     """The model of one rank with its configuration, and its bytes before and after SGLang processes the weights."""
     from sglang.srt.configs.model_config import ModelConfig
     from sglang.srt.distributed.bootstrap import init_layer_runtime
-    from sglang.srt.layers.moe import initialize_moe_config
     from sglang.srt.model_loader.utils import set_default_torch_dtype
 
     ranks.become(arguments, rank)
     config = ModelConfig.from_server_args(arguments)
     init_layer_runtime(model_config=config)
+    _choose_kernels()
     mode = OnMeta()
     with mode, set_default_torch_dtype(config.dtype):
         before = live_bytes()
@@ -52,6 +52,19 @@ def built(arguments: Any, rank: int) -> tuple[Any, Any, dict[str, Any]]:
     if mode.assumed:
         answer["values_assumed"] = dict(sorted(mode.assumed.items()))
     return model, config, answer
+
+
+def _choose_kernels() -> None:
+    """What SGLang's scheduler decides before it makes its worker (managers/scheduler.py `init_moe_gemm_config`)."""
+    from sglang.srt.layers.moe import initialize_moe_config
+    from sglang.srt.layers.quantization.fp4_utils import initialize_fp4_gemm_config
+    from sglang.srt.layers.quantization.fp8_utils import initialize_fp8_gemm_config
+    from sglang.srt.layers.quantization.unquant import initialize_bf16_gemm_config
+
+    initialize_moe_config()
+    initialize_fp8_gemm_config()
+    initialize_fp4_gemm_config()
+    initialize_bf16_gemm_config()
 
 
 def _created(config: Any) -> Any:

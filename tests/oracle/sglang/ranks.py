@@ -27,7 +27,7 @@ def become(arguments: Any, rank: int) -> None:
 
     world = arguments.tp_size * arguments.pp_size
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
-    state._WORLD = state.init_world_group(list(range(world)), 0, "fake")
+    state.init_distributed_environment(world, rank, local_rank=0, backend="fake")
     state.initialize_model_parallel(backend="fake")
     initialize_dp_attention(server_args=arguments)
 

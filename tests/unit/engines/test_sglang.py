@@ -13,12 +13,12 @@ from engines.process import ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.arguments import check_arguments
 from engines.sglang.arguments import reasoning_parser, tool_parser
+from engines.sglang.evidence import predicted_pool
 from engines.sglang.flags import FLAGS
 from engines.sglang.memory import cache_bytes, memory_of, stage_layers
 from engines.sglang.process import LAUNCH, sglang_process
 from engines.sglang.release_facts import newest_release, sglang_defaults
 from engines.sglang.resolved_request import resolve
-from planner.report.accuracy import predicted_pool
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
 
 START = ProcessStart(

@@ -1,6 +1,7 @@
-"""The planner against vLLM's own code (`make oracle`): weights within 0.5%, cache to the byte and the token."""
+"""The planner against the engines' own code (`make oracle`, `make oracle-sglang`): weights within 0.5%, cache to the
+byte and the token."""
 
-import json
+from functools import cache
 
 import pytest
 
@@ -8,55 +9,66 @@ from config.catalogue import engine_facts
 from config.engine_name import EngineName
 from planner.fit import plan_only
 from planner.report.oracle import (
-    DATA,
     Judgement,
+    Results,
+    all_results,
     allowed,
     covers,
     judgements,
     read_known_differences,
-    read_results,
     requests_of,
 )
+from tests.oracle.judges import JUDGES
+from tests.oracle.pairs import read_pairs
 
-RELEASE = engine_facts(EngineName.VLLM).default_version
+RESULTS = {results.engine: results for results in all_results()}
+
+each_engine = pytest.mark.parametrize("results", RESULTS.values(), ids=list(RESULTS))
 
 
-@pytest.fixture(scope="module")
-def judged() -> list[Judgement]:
-    return list(judgements(read_results(RELEASE)))
+@cache
+def judged(engine: EngineName) -> tuple[Judgement, ...]:
+    return tuple(judgements(RESULTS[engine]))
 
 
-def test_the_planner_agrees_with_vllm_wherever_no_difference_is_listed(judged: list[Judgement]) -> None:
+@each_engine
+def test_the_release_that_judges_is_that_of_the_catalogue(results: Results) -> None:
+    assert results.release == engine_facts(results.engine).default_version == JUDGES[results.engine].release
+
+
+@each_engine
+def test_the_planner_agrees_with_the_engine_wherever_no_difference_is_listed(results: Results) -> None:
     wrong = [
         each
-        for each in judged
+        for each in judged(results.engine)
         if not allowed(each) and not any(covers(entry, each) for entry in read_known_differences())
     ]
     assert wrong == []
 
 
-def test_every_listed_difference_is_still_there(judged: list[Judgement]) -> None:
-    wrong = [each for each in judged if not allowed(each)]
+def test_every_listed_difference_is_still_there() -> None:
+    wrong = [each for engine in RESULTS for each in judged(engine) if not allowed(each)]
     assert [entry for entry in read_known_differences() if not any(covers(entry, each) for each in wrong)] == []
 
 
-def test_every_pair_has_an_answer() -> None:
-    asked = json.loads((DATA / "pairs.json").read_text())["pairs"]
-    answered = [{name: result[name] for name in ("model", "gpu", "arguments")} for result in read_results(RELEASE)]
-    assert [
-        pair for pair in asked if {name: pair[name] for name in ("model", "gpu", "arguments")} not in answered
-    ] == []
+@each_engine
+def test_every_pair_has_an_answer(results: Results) -> None:
+    assert [pair.key for pair in read_pairs(JUDGES[results.engine].pairs)] == [pair["key"] for pair in results.pairs]
 
 
-def test_vllm_builds_enough_models_layouts_and_quantisations() -> None:
-    built = [result for result in read_results(RELEASE) if "error" not in result]
-    loaded = [result for result in built if all(stage["loaded"] for stage in result["stages"])]
-    methods = {kernel.split()[1] for result in loaded for stage in result["stages"] for kernel in stage["kernels"]} - {
+@pytest.mark.parametrize(
+    ("engine", "pairs", "models", "methods"), [(EngineName.VLLM, 60, 30, 8), (EngineName.SGLANG, 60, 25, 8)]
+)
+def test_each_engine_builds_enough_models_layouts_and_quantisations(
+    engine: EngineName, pairs: int, models: int, methods: int
+) -> None:
+    loaded = [pair for pair in RESULTS[engine].built if all(stage["loaded"] for stage in pair["stages"])]
+    found = {kernel.split()[1] for pair in loaded for stage in pair["stages"] for kernel in stage["kernels"]} - {
         "UnquantizedEmbeddingMethod"
     }
-    assert len(loaded) >= 60
-    assert len({result["model"] for result in loaded}) >= 30
-    assert len(methods) >= 8
+    assert len(loaded) >= pairs
+    assert len({pair["model"] for pair in loaded}) >= models
+    assert len(found) >= methods
 
 
 _REFUSALS = ("LoRA is not supported", "must be divisible", "num_groups must equal", "Unknown quantization")
@@ -64,7 +76,8 @@ _REFUSALS = ("LoRA is not supported", "must be divisible", "num_groups must equa
 
 
 def test_what_vllm_refuses_the_planner_does_not_accept() -> None:
-    refused = [result for result in read_results(RELEASE) if any(each in result.get("error", "") for each in _REFUSALS)]
+    results = RESULTS[EngineName.VLLM]
+    refused = [pair for pair in results.pairs if any(each in pair.get("error", "") for each in _REFUSALS)]
     assert len(refused) >= 6
-    verdicts = {result["key"]: plan_only(request).verdict for result, request in requests_of(refused)}
+    verdicts = {pair["key"]: plan_only(request).verdict for pair, request in requests_of(results.engine, refused)}
     assert set(verdicts.values()) <= {"rejected", "unknown"}, verdicts
