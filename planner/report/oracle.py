@@ -1,6 +1,6 @@
 """The planner against the engines' own code, for every pair that `make oracle` and `make oracle-sglang` built.
 
-The results are `tests/data/oracle/<engine>-<release>.json`, the configurations beside them. A pair's model is looked for in the
+The results are `tests/data/oracle/<engine>-<release>.json`, the configurations beside them. A pair's model is
 catalogue first, as a user names it, and is otherwise read from a directory with its configuration.
 """
 
