@@ -26,7 +26,7 @@ def rotary_table_bytes(text: Mapping[str, Any]) -> int:
     by_kind = text.get("rope_parameters") or text.get("rope_scaling") or {}
     kinds = {kind: each for kind, each in by_kind.items() if isinstance(each, Mapping)} or {"": by_kind}
     size = sum(_positions(text, table) * _dimensions(text, kind, table) for kind, table in kinds.items())
-    return _tables(text) * _bytes(text) * size
+    return _tables(text) * rotary_element_bytes(text) * size
 
 
 _ALREADY_SCALED = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
@@ -88,7 +88,7 @@ def _tables(text: Mapping[str, Any]) -> int:
     return 1 + indexer + windows
 
 
-def _bytes(text: Mapping[str, Any]) -> int:
+def rotary_element_bytes(text: Mapping[str, Any]) -> int:
     """Bytes of an element: 16 bits, but 32 beside a sparse attention and in gpt-oss."""
     return 4 if text.get("index_topk") or text.get("model_type") == "gpt_oss" else 2
 

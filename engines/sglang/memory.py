@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from config.checkpoint.attention import GroupedAttention, LatentAttention
+from config.checkpoint.rotary import rotary_element_bytes
 from config.checkpoint.shape import Shape
 from config.units import GIB
 from engines.plan import PerGpu, StageMemory
@@ -120,7 +121,13 @@ def _stage(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int, mem
     left = memory_bytes * resolved.fraction - sum(groups.values())
     given = resolved.request.available_kv_gib
     cache = (max(0.0, left - likely), max(0.0, left - worst)) if given is None else (given * GIB, given * GIB)
-    return Stage(ranges[index], groups, (likely, worst), token_bytes(resolved, ranges[index]), cache)
+    return Stage(ranges[index], groups, (likely, worst), token_bytes(resolved, _cached(resolved, ranges[index])), cache)
+
+
+def _cached(resolved: ResolvedRequest, layers: range) -> range:
+    """The layers for which a stage with these sizes its cache."""
+    every = resolved.architecture in sglang_defaults().caches_all_layers
+    return range(resolved.model.shape.layers) if every else layers
 
 
 def weights_by_group(resolved: ResolvedRequest, ranges: tuple[range, ...], index: int) -> dict[str, float]:
@@ -138,15 +145,35 @@ def weights_by_group(resolved: ResolvedRequest, ranges: tuple[range, ...], index
         vision_whole=resolved.request.mm_encoder_tp_mode == "data",
         tied=shape.tied_embeddings,
         drafts=False,
-        everywhere=frozenset(),
+        everywhere=sglang_defaults().stages.get(resolved.architecture, frozenset()),
     )
-    held["rotary_table"] = float(shape.rotary_table)
+    if "vision" in held:
+        held["vision"] += _whole_of_encoder(resolved)
+    held["rotary_table"] = _rotary_table(resolved)
     if isinstance(attention, LatentAttention):
         # Both halves of the expanding projection are copied in 16 bits, and it stays
         # (models/deepseek_common/deepseek_weight_loader.py, 0.5.23).
         expanded = attention.heads * (attention.nope_dim + attention.value_dim)
         held["latent_copies"] = len(ranges[index]) * attention.kv_rank * expanded * 2 / resolved.layout.tp
     return {group: size for group, size in held.items() if size}
+
+
+def _whole_of_encoder(resolved: ResolvedRequest) -> float:
+    """Bytes of an encoder that each rank holds although tensor parallelism would cut them."""
+    cut_alone = resolved.architecture in sglang_defaults().cuts_attention_of_encoder
+    if not cut_alone or resolved.request.mm_encoder_tp_mode == "data":
+        return 0.0
+    vision = resolved.model.family.config["vision_config"]
+    layers, width, inner = (vision[f"vt_{name}"] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+    network = 2 * width * inner + width + inner
+    return layers * network * 2 * (1 - 1 / resolved.layout.tp)
+
+
+def _rotary_table(resolved: ResolvedRequest) -> float:
+    """Bytes of the table of sines and cosines, which SGLang keeps in 32 bits (layers/rotary_embedding/base.py,
+    0.5.23)."""
+    config = resolved.model.family.config
+    return resolved.model.shape.rotary_table * 4 / rotary_element_bytes(config.get("text_config") or config)
 
 
 def outside_gib(resolved: ResolvedRequest) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from config.catalogue.reading import frozen, read
+from config.checkpoint.tensors import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,12 @@ class SglangDefaults:
     tool_parsers: Mapping[str, str]
     """SGLang's names of parsers by vLLM's, where they differ."""
     reasoning_parsers: Mapping[str, str]
+    stages: Mapping[str, frozenset[Place]]
+    """What a class makes on each pipeline stage, by architecture. A class that is not there is not known."""
+    caches_all_layers: frozenset[str]
+    """Architectures whose stages size their cache for the layers of all stages."""
+    cuts_attention_of_encoder: frozenset[str]
+    """Architectures of whose encoder tensor parallelism cuts the attention alone."""
 
 
 @cache
@@ -80,4 +87,7 @@ def sglang_defaults() -> SglangDefaults:
         headroom_source=entry["headroom_source"],
         tool_parsers=parsers["tool"],
         reasoning_parsers=parsers["reasoning"],
+        stages={name: frozenset(map(Place, places)) for name, places in entry["stages"].items()},
+        caches_all_layers=frozenset(entry["caches_all_layers"]),
+        cuts_attention_of_encoder=frozenset(entry["cuts_attention_of_encoder"]),
     )

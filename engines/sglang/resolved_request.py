@@ -61,6 +61,11 @@ class ResolvedRequest:
         return self.gpu.compute_capability[0] if self.gpu.compute_capability else None
 
     @property
+    def architecture(self) -> str:
+        """The model's class, as its configuration names it; empty: it does not."""
+        return next((str(name) for name in self.model.family.config.get("architectures") or ()), "")
+
+    @property
     def sparse(self) -> bool:
         """Whether the model has sparse latent attention (DSA)."""
         attention = self.model.shape.attention

@@ -128,6 +128,9 @@ def _stages(resolved: ResolvedRequest) -> Iterator[Finding]:
     elif pp % nodes and nodes % pp:
         text = f"pipeline_parallel {pp} and {nodes} nodes do not divide one another."
         yield rejected("stages_not_even", text, f"Set pipeline_parallel to {nodes}.")
+    if pp > 1 and resolved.architecture not in sglang_defaults().stages:
+        text = f"What SGLang holds of {resolved.model.name} on each of several pipeline stages is not known."
+        yield unknown("stages_not_known", text, "Leave pipeline_parallel out, or measure it on the machine.")
 
 
 def _formats(resolved: ResolvedRequest) -> Iterator[Finding]:
@@ -155,7 +158,8 @@ def _widths(resolved: ResolvedRequest) -> Iterator[Finding]:
     shape, tp, model = resolved.model.shape, resolved.layout.tp, resolved.model
     parts = []
     if shape.experts is not None:
-        if resolved.layout.ep == 1:
+        # Experts in MXFP4 are padded (layers/quantization/mxfp4.py `Mxfp4MoEMethod.create_weights`).
+        if resolved.layout.ep == 1 and model.quantization.method != "mxfp4":
             parts.append(("experts", shape.experts.width, model.expert_scheme))
         parts.append(("shared expert", shape.experts.shared_width, model.shared_expert_scheme))
     if shape.experts is None or shape.experts.dense_layers:

@@ -1,7 +1,7 @@
 """The planner against the engines' own code, for every pair that `make oracle` and `make oracle-sglang` built.
 
-The results are `tests/data/oracle/<engine>-<release>.json`, the configurations beside them. A pair's model is
-catalogue first, as a user names it, and is otherwise read from a directory with its configuration.
+The results are `tests/data/oracle/<engine>-<release>.json`, the configurations beside them. A pair's model is looked
+for in the catalogue first, as a user names it, and is otherwise read from a directory with its configuration.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def judgements(results: Results) -> Iterator[Judgement]:
 def requests_of(
     engine: EngineName, results: Iterable[Mapping[str, Any]]
 ) -> Iterator[tuple[Mapping[str, Any], FitRequest]]:
-    """Pairs of an engine with the request of each, whose model is a directory that exists until the next one is asked for."""
+    """Pairs of an engine with the request of each, whose model is a directory that exists until the next one is asked
+    for."""
     configs = json.loads((DATA / "configs.json").read_text(encoding="utf-8"))["models"]
     with TemporaryDirectory(prefix="oracle-") as scratch:
         names = {entry["repository"]: _name(entry, Path(scratch)) for entry in configs}
@@ -223,11 +224,11 @@ def _section(results: Results) -> Iterator[str]:
     found, title = list(judgements(results)), results.title
     yield f"## {title}'s own code"
     yield ""
-    yield f"`tests/oracle` builds {title} {results.release}'s own model classes without a GPU or weights, as one rank of a"
-    yield "layout, and runs its weight processing and its arithmetic of the KV cache. A test holds the planner to"
-    yield f"`tests/data/oracle/{results.engine}-{results.release}.json`: weights within {WEIGHTS_GATE:.1%}, bytes per token"
-    yield "and tokens exactly, but for the pairs below. Rows of made/ are public configurations with the fields that a"
-    yield "public tool writes."
+    file = f"tests/data/oracle/{results.engine}-{results.release}.json"
+    yield f"`tests/oracle` builds {title} {results.release}'s own model classes without a GPU or weights, as one rank"
+    yield "of a layout, and runs its weight processing and its arithmetic of the KV cache. A test holds the planner to"
+    yield f"`{file}`: weights within {WEIGHTS_GATE:.1%}, bytes per token and tokens exactly, but for the pairs below."
+    yield "Rows of made/ are public configurations with the fields that a public tool writes."
     yield ""
     yield from _summary(results, found)
     yield ""

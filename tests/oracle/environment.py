@@ -1,7 +1,7 @@
 """The environment that has an engine: made once in the cache directory, outside the clone.
 
-The engine's wheel without its compiled extensions, PyTorch with the CUDA libraries that it links (they are 3 GB of the 6
-and not used, but `import torch` needs them), and the light ones of the engine's dependencies.
+The engine's wheel without its compiled extensions, PyTorch with the CUDA libraries that it links (they are 3 GB of the
+6 and not used, but `import torch` needs them), and the light ones of the engine's dependencies.
 """
 
 from __future__ import annotations

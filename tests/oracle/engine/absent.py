@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.machinery
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -49,8 +49,8 @@ class Void:
     __ror__ = __or__
 
 
-Answers = Mapping[str, Mapping[str, Callable[..., Any]]]
-"""Functions by package that do something."""
+Answers = Mapping[str, Mapping[str, Any]]
+"""What is not nothing, by package: functions that do something."""
 
 
 class VoidPackages(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from tests.oracle.engine.absent import Void
@@ -30,7 +31,13 @@ def _as_it_is(tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return tensor
 
 
-ANSWERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+_INTEGERS = {"uint4": 4, "uint4b8": 4, "uint8": 8, "uint8b128": 8}
+"""Bits of the integers that weights are quantised to (sgl_kernel/scalar_type.py)."""
+
+ANSWERS: Mapping[str, Mapping[str, Any]] = {
+    "sgl_kernel": {
+        "scalar_types": SimpleNamespace(**{name: SimpleNamespace(size_bits=bits) for name, bits in _INTEGERS.items()})
+    },
     # Experts in MXFP4, whose tiles take as many bytes as the checkpoint's rows once these are padded.
     "triton_kernels": {
         "wrap_torch_tensor": _as_it_is,
@@ -38,11 +45,11 @@ ANSWERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "PrecisionConfig": PrecisionConfig,
     },
 }
-"""Functions of these packages that lay weights out anew."""
+"""What these packages say of integers, and their functions that lay weights out anew."""
 
 
 def install() -> None:
-    """Makes every kernel that SGLang would compile one that does nothing: its Python callers allocate what it writes."""
+    """Makes kernels that SGLang would compile do nothing: their Python callers allocate what they write."""
     import sglang.kernels.jit.utils as kernels
     from sglang.kernels.jit.utils.compile import loader
 

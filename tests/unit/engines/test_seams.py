@@ -73,6 +73,16 @@ def test_only_the_registry_and_the_default_of_a_request_name_a_single_engine() -
     }
 
 
+def test_no_code_outside_an_engines_folder_imports_from_one() -> None:
+    folders = tuple(folder.strip("/").replace("/", ".") + "." for folder in _ENGINE_FOLDERS)
+    importing = {
+        str(file.relative_to(_PROGRAM))
+        for file in _outside_the_folders()
+        if any(module.startswith(folders) for module in _imported_modules(file))
+    }
+    assert importing == {"engines/registry.py"}
+
+
 def test_no_code_spells_what_a_vendor_calls_its_gpus() -> None:
     vendors = {gpu.vendor for gpu in gpus()}
     words = {word for vendor in vendors for word in (vendor.resource, vendor.product_label, *vendor.driver_labels)}
@@ -80,14 +90,18 @@ def test_no_code_spells_what_a_vendor_calls_its_gpus() -> None:
     assert spelled == set()
 
 
-def _imported_rooms(file: Path) -> set[str]:
-    """Top-level packages of ours that a file imports."""
-    modules = [
+def _imported_modules(file: Path) -> list[str]:
+    """Modules that a file imports."""
+    return [
         node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
-    return {module.split(".")[0] for module in modules} & {*_ROOMS, "lab", "tests"}
+
+
+def _imported_rooms(file: Path) -> set[str]:
+    """Top-level packages of ours that a file imports."""
+    return {module.split(".")[0] for module in _imported_modules(file)} & {*_ROOMS, "lab", "tests"}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,11 @@ from engines.sglang.memory import cache_bytes, memory_of, stage_layers
 from engines.sglang.process import LAUNCH, sglang_process
 from engines.sglang.release_facts import newest_release, sglang_defaults
 from engines.sglang.resolved_request import resolve
+from planner.report.oracle import all_results, requests_of
 from tests.unit.planner.asking import GIB, codes, plan, texts, warning_codes
+
+_FRACTION_STEP = 0.001
+"""SGLang rounds to three decimals, and what it takes for images afterwards not at all."""
 
 START = ProcessStart(
     directory="/weights/0",
@@ -58,6 +62,19 @@ def test_published_caches_lie_between_the_two_ends_of_the_plan(entry: PublishedP
     worst, likely = predicted_pool(entry)
     assert worst <= entry.tokens <= likely
     assert likely / worst < 1.16
+
+
+def test_the_default_fraction_is_what_sglangs_own_code_resolves() -> None:
+    results = next(each for each in all_results() if each.engine is EngineName.SGLANG)
+    wrong = {}
+    # Of an H200, nvidia-smi prints what torch reports, which SGLang's code takes where nvidia-smi is absent.
+    of_h200 = [pair for pair in results.built if pair["gpu"] == "h200"]
+    assert len(of_h200) >= 60
+    for pair, request in requests_of(results.engine, of_h200):
+        own = resolve(request, find_model(request.model), find_gpu(pair["gpu"])).fraction
+        if own != pytest.approx(pair["stages"][0]["fraction"], abs=_FRACTION_STEP):
+            wrong[pair["key"]] = (own, pair["stages"][0]["fraction"])
+    assert wrong == {}
 
 
 def test_weights_are_what_a_log_prints() -> None:
