@@ -165,8 +165,8 @@ def _whole_of_encoder(resolved: ResolvedRequest) -> float:
         return 0.0
     vision = resolved.model.family.config["vision_config"]
     layers, width, inner = (vision[f"vt_{name}"] for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
-    network = 2 * width * inner + width + inner
-    return layers * network * 2 * (1 - 1 / resolved.layout.tp)
+    network: int = layers * (2 * width * inner + width + inner) * 2
+    return network * (1 - 1 / resolved.layout.tp)
 
 
 def _rotary_table(resolved: ResolvedRequest) -> float:

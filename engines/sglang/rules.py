@@ -39,6 +39,9 @@ def check_request(request: FitRequest) -> Iterator[Finding]:
     """Findings that need neither model nor GPU: settings and arguments."""
     yield from check_unused(request, MISSING_SETTINGS)
     yield from check_arguments(FLAGS, request.extra_args)
+    if request.keep_cache:
+        text = "weights.cache: true keeps what vLLM compiles at its start; where SGLang keeps its own is not known."
+        yield rejected("cache_not_supported", text, "Remove it, or use vLLM.")
     made = [name for name in NOT_COUNTED if getattr(request, name) != _DEFAULTS[name]]
     if made:
         text = f"What {' and '.join(made)} take under SGLang is not known."

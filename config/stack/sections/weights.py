@@ -76,7 +76,7 @@ class Weights(Section):
     cache: StrictBool = False
     """Keep what vLLM compiles and tunes at its start in a directory beside the weights, so that the next start with the
     same image need not. Takes 20 GiB of the volume. A release of another image makes a directory of its own, and
-    `keep_newest` removes the old one."""
+    `keep_newest` removes the old one. For vLLM only."""
     verify: Verification = Verification.QUICK
     """`quick`: small files by hash, large ones by size and times. `full`: every byte, at every start."""
     read_bandwidth: Bandwidth | None = None

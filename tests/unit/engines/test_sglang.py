@@ -158,6 +158,7 @@ def test_two_nodes_get_their_stages_and_the_cache_of_the_fullest() -> None:
         ("kimi-k2.5", "h200", {"extra_args": ("--tp-size", "4")}, "argument_of_the_plan", "tensor_parallel"),
         ("kimi-k2.5", "h200", {"extra_args": ("--max-num-seqs", "4")}, "argument_not_known", "not a flag"),
         ("kimi-k2.5", "h200", {"extra_args": ("--nnodes", "2")}, "argument_of_the_server", "--nnodes"),
+        ("kimi-k2.5", "h200", {"keep_cache": True}, "cache_not_supported", "weights.cache"),
     ],
 )
 def test_what_cannot_work_is_rejected(
@@ -182,6 +183,7 @@ def test_what_cannot_work_is_rejected(
         ("kimi-k2.5-nvfp4", "h200", {}, "format_not_known", "10.0"),
         ("llama-3.1-70b", "h200", {"kv_cache_dtype": "nvfp4"}, "cache_type_not_known", "fp8"),
         ("llama-3.1-70b", "h200", {"engine_version": "0.5.19"}, "release_not_known", "0.5.23"),
+        ("mistral-small-3.1", "h200", {"pipeline_parallel": 2}, "stages_not_known", "pipeline_parallel"),
         ("glm-5-fp8", "b200", {"kv_cache_dtype": "fp8"}, "cache_layout_not_known", "bfloat16"),
         ("llama-3.1-8b", "h200", {"extra_args": ("--enable-symm-mem",)}, "argument_not_counted", "--enable-symm-mem"),
     ],
