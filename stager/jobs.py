@@ -100,6 +100,13 @@ class Jobs:
         self._waiting.rotate(-LOOKED_AT)
         return None
 
+    def start(self, job: Job, streams: int) -> tuple[int, int] | None:
+        """Let streams fetch the file; returns the first block, for the calling stream. None: nothing is missing."""
+        if job.given == job.file.size:
+            return None
+        self.set(job, State.FETCHING)
+        return self._give_block(job, self._block_bytes(streams))
+
     def take_block(self, streams: int) -> tuple[Job, int, int] | None:
         """A block of the file with the fewest streams: file, start and end."""
         length = self._block_bytes(streams)
@@ -108,9 +115,12 @@ class Jobs:
         )
         if giving is None:
             return None
-        start, end = giving.give_block(length)
+        return giving, *self._give_block(giving, length)
+
+    def _give_block(self, job: Job, length: int) -> tuple[int, int]:
+        start, end = job.give_block(length)
         self._ungiven -= end - start
-        return giving, start, end
+        return start, end
 
     def set(self, job: Job, state: State) -> None:
         """Set the state of a file; a failed one stays failed."""

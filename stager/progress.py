@@ -1,4 +1,4 @@
-"""Reports progress: a bar on a terminal; in a pod, a line every 10 s and one for each file.
+"""Reports progress: a bar on a terminal; in a pod, a line every 10 s and one for each file above 1 MiB.
 
 Rates are MB/s (10^6 bytes) over the last 30 s, so a stalled source shows.
 """

@@ -113,12 +113,22 @@ class RangeReader:
             response = self._request(url, sent)
             if response.status not in REDIRECTS:
                 return response
-            response.close()
+            self._leave(response)
             target = _redirected(url, response)
             if _origin(target) != _origin(url):
                 sent = headers
             url = target
         raise SourceRefusal(f"{without_secrets(address.url)}: more than {self._most_redirects} redirects")
+
+    def _leave(self, response: urllib3.BaseHTTPResponse) -> None:
+        """Read the short body of a redirect, so that its connection can be used again; else close it."""
+        length = response.headers.get("Content-Length", "")
+        if SECONDS.fullmatch(length) and int(length) <= PAGE_BYTES:
+            with contextlib.suppress(HTTPError, OSError), WATCHDOG.within(self._stall_seconds, response.shutdown):
+                response.read()
+                response.release_conn()
+                return
+        response.close()
 
     def _request(self, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         pool = self._pool(url)

@@ -20,6 +20,8 @@ from stager.source_name import HUB
 
 # A cached one and two new ones: a signed URL can expire, or be replaced, before use.
 ADDRESSES_TRIED = 3
+SMALL_BYTES = 4 * 1024 * 1024
+"""A file of up to this size is fetched by one request."""
 DEFAULT_LAYOUT = "/{repository}/{commit}/{path}"
 
 
@@ -56,7 +58,11 @@ def _hub_source(listing: Listing, reader: RangeReader) -> Source:
     from stager.hub import Hub
 
     hub = Hub()
-    return WebSource(hub.name, lambda file: hub.locate(listing, file), reader)
+
+    def permanent_address(file: RemoteFile) -> Address | None:
+        return hub.permanent_address(listing, file) if file.size <= SMALL_BYTES else None
+
+    return WebSource(hub.name, lambda file: hub.locate(listing, file), reader, permanent_address)
 
 
 def _s3_source(name: str, listing: Listing, reader: RangeReader) -> Source:
@@ -79,16 +85,36 @@ def object_key(name: str, listing: Listing) -> Callable[[str], str]:
 
 
 class WebSource:
-    """Files over HTTP; `locate` finds the address of a file, which is cached until it expires."""
+    """Files over HTTP; `locate` finds the address of a file, which is cached until it expires.
 
-    def __init__(self, name: str, locate: Callable[[RemoteFile], Address], reader: RangeReader) -> None:
+    `first_address` may give one without a request. If it fails, `locate` gives the next, and says why.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        locate: Callable[[RemoteFile], Address],
+        reader: RangeReader,
+        first_address: Callable[[RemoteFile], Address | None] = lambda _: None,
+    ) -> None:
         self.name = name
         self._locate = locate
         self._reader = reader
+        self._first_address = first_address
+        self._tried_first: set[str] = set()
         self._addresses: dict[str, Address] = {}
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` up to `end`; looks up an expired address again."""
+        if file.path not in self._tried_first:
+            self._tried_first.add(file.path)
+            if address := self._first_address(file):
+                try:
+                    yield from self._reader.read(address, file, start, end)
+                except (AddressStale, SourceRefusal):
+                    pass
+                else:
+                    return
         reason = ""
         for _ in range(ADDRESSES_TRIED):
             address = self._addresses.get(file.path) or self._locate(file)

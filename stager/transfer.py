@@ -18,7 +18,7 @@ from pathlib import Path
 from stager.best_rate import BestRate
 from stager.errors import StagerError, Stopped
 from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
-from stager.part import Part
+from stager.part import SMALL_BYTES, Part
 from stager.progress import Progress
 from stager.source_pool import SourcePool, Unobtainable
 from stager.stopping import STOPPED
@@ -186,10 +186,13 @@ class Transfer:
         self._progress.add_reused(job.part.hashed - seen)
         with self._changed:
             self._jobs.note_kept(job)
-        if job.given == job.file.size:
-            self._finish(job)
+            block = self._jobs.start(job, self._streams.allowed)
+            if block and job.has_several_blocks:
+                self._changed.notify_all()
+        if block:
+            self._fetch(job, *block)
         else:
-            self._set(job, State.FETCHING)
+            self._finish(job)
 
     def _fetch(self, job: Job, start: int, end: int) -> None:
         try:
@@ -237,7 +240,8 @@ class Transfer:
         problem = job.part.problem()
         if problem is None:
             job.part.finish()
-            self._progress.say(f"{job.file.path}: {job.file.size:,} bytes, hash is right")
+            if job.file.size > SMALL_BYTES:
+                self._progress.say(f"{job.file.path}: {job.file.size:,} bytes, hash is right")
             self._set(job, State.DONE)
             return
         origin = ", ".join(self._source_pool.origins(job.file)) or "the volume"
@@ -266,6 +270,6 @@ class Transfer:
             self._source_pool.ended(job.file, verified=state is State.DONE)
         with self._changed:
             self._jobs.set(job, state)
-            # This stream takes the next work itself. To wake all for each of many small files costs more than the file.
-            if self._jobs.all_ended or (state is State.FETCHING and job.has_several_blocks):
+            # To wake all streams for each of many small files costs more than the file.
+            if self._jobs.all_ended or state is State.FETCHING:
                 self._changed.notify_all()
