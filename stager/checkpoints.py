@@ -26,15 +26,17 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of `file`, at `path` in `tree`."""
 
-    def __init__(self, tree: Tree, path: str, file: RemoteFile) -> None:
+    def __init__(self, tree: Tree, path: str, file: RemoteFile, *, may_exist: bool = True) -> None:
         self._tree = tree
         self._path = path
         self._identity = f"{file.size} {file.expected_hash} {file.path}"
-        self._exists = True
+        self._exists = may_exist
         """Whether there may be a file at `path`. Files of less than one block never get one."""
 
     def read(self) -> list[Checkpoint]:
         """The checkpoints of earlier runs, in order, up to the first incomplete line."""
+        if not self._exists:
+            return []
         try:
             lines = self._tree.read(self._path).decode(errors="replace").splitlines()
         except FileNotFoundError:

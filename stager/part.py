@@ -36,7 +36,7 @@ class Part:
         self.file = file
         self._tree = tree
         self._parts = parts
-        self._checkpoints = Checkpoints(tree, parts.notes(file), file)
+        self._checkpoints = Checkpoints(tree, parts.notes(file), file, may_exist=parts.left(file))
         self._descriptor = -1
         self._hash = ContentHash(file)
         self._hashed = 0
@@ -98,13 +98,16 @@ class Part:
         """Open for writing; hashes the bytes of an earlier run and keeps the right prefix."""
         with self._may_write():
             self._tree.make_folder(self.file.path.rpartition("/")[0])
-            self._parts.take_over(self.file, watch)
+            if self._parts.left(self.file):
+                self._parts.take_over(self.file, watch)
             self._descriptor = self._tree.open_own(self._parts.path(self.file), os.O_RDWR)
-        if os.fstat(self._descriptor).st_size:
+        has_bytes = os.fstat(self._descriptor).st_size > 0
+        if has_bytes:
             self._sync(read_from_disk, self._descriptor)
         kept = self._verified_prefix(watch)
         with self._may_write():
-            self._tree.truncate(self._descriptor, self._hashed)
+            if has_bytes:
+                self._tree.truncate(self._descriptor, self._hashed)
             self._checkpoints.restart(kept)
 
     def _verified_prefix(self, watch: Callable[[int], None]) -> list[Checkpoint]:

@@ -36,6 +36,8 @@ class Parts:
         self._others: list[str] = []
         self._found: set[str] = set()
         """The names that earlier holders left, so that a run with many small files does not look for each."""
+        self._old: set[str] = set()
+        """The paths of incomplete files of earlier stagers."""
 
     def prepare(self, given_back: int | None) -> None:
         """Make the folder; `given_back`: the previous holder's number, if it released the lease."""
@@ -45,9 +47,15 @@ class Parts:
             with contextlib.suppress(FileNotFoundError):
                 tree.rename(f"{PARTS}/{given_back}", self._folder)
         tree.make_folder(self._folder)
+        tree.keep_open(self._folder)
         others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
         self._others = [f"{PARTS}/{other}" for other in others]
         self._found = {name for folder in (self._folder, *self._others) for name in tree.names(folder)}
+        self._old = {path for path in tree.files() if path.endswith(OLD_PART_SUFFIX)}
+
+    def left(self, file: RemoteFile) -> bool:
+        """Whether an earlier holder left bytes of `file`."""
+        return _name(file) in self._found or file.path + OLD_PART_SUFFIX in self._old
 
     def path(self, file: RemoteFile) -> str:
         """The path of the incomplete `file`."""
@@ -59,8 +67,9 @@ class Parts:
 
     def bytes_on_disk(self, file: RemoteFile) -> int:
         """The space of the incomplete `file` on the volume, in bytes; it may have holes."""
-        folders = (self._folder, *self._others) if _name(file) in self._found else ()
-        places = (*(f"{folder}/{_name(file)}" for folder in folders), file.path + OLD_PART_SUFFIX)
+        if not self.left(file):
+            return 0
+        places = (*(f"{folder}/{_name(file)}" for folder in (self._folder, *self._others)), file.path + OLD_PART_SUFFIX)
         found = [self._tree.status(place) for place in places]
         return max((min(status.st_blocks * 512, file.size) for status in found if status), default=0)
 
@@ -69,7 +78,7 @@ class Parts:
 
         `watch` is called repeatedly with 0, and may raise to end it.
         """
-        for folder in reversed(self._others if _name(file) in self._found else []):
+        for folder in reversed(self._others):
             theirs = f"{folder}/{_name(file)}"
             if self._tree.status(theirs) is None:
                 continue
@@ -130,8 +139,8 @@ class Parts:
         """Remove the incomplete files of all holders: all `files` are complete."""
         self._tree.remove_folder(PARTS)
         self._tree.remove_folder(OLD_CHECKPOINTS)
-        for file in files:
-            self._tree.unlink(file.path + OLD_PART_SUFFIX)
+        for path in self._old & {file.path + OLD_PART_SUFFIX for file in files}:
+            self._tree.unlink(path)
 
 
 def _name(file: RemoteFile) -> str:

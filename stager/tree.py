@@ -33,6 +33,7 @@ class Tree:
         self.directory = directory
         self.require = require
         self.root = -1
+        self._kept = ("", -1)
         try:
             self.root = os.open(directory, FOLDER)
         except OSError as error:
@@ -43,8 +44,14 @@ class Tree:
             raise volume_error(error, directory) from None
 
     def __del__(self) -> None:
-        if self.root >= 0:
-            os.close(self.root)
+        for folder in (self.root, self._kept[1]):
+            if folder >= 0:
+                os.close(folder)
+
+    def keep_open(self, path: str) -> None:
+        """Keep the folder at `path` open, since many operations follow on names in it."""
+        with self._naming(path), folder_below(self.root, path) as folder:
+            self._kept = (path, os.dup(folder))
 
     def is_at(self, path: Path) -> bool:
         """Whether this directory is still at `path`."""
@@ -92,6 +99,21 @@ class Tree:
                 return sorted(os.listdir(folder))  # noqa: PTH208 - it is open, and has no path
         except FileNotFoundError:
             return []
+
+    def files(self, path: str = "") -> Iterator[str]:
+        """The paths of all that is no folder in the folder at `path` and below it."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self._naming(path),
+            folder_below(self.root, path) as folder,
+            os.scandir(folder) as entries,
+        ):
+            for entry in entries:
+                inside = f"{path}/{entry.name}" if path else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    yield from self.files(inside)
+                else:
+                    yield inside
 
     def make_folder(self, path: str) -> None:
         """Make the folder at `path` and missing ones above it, readable for other users."""
@@ -177,6 +199,10 @@ class Tree:
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
         """The open folder that holds `path`, and the name there."""
         folders, _, name = path.rpartition("/")
+        kept_path, kept = self._kept
+        if folders == kept_path and kept >= 0:
+            yield kept, name
+            return
         with folder_below(self.root, folders) as folder:
             yield folder, name
 
