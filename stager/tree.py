@@ -65,7 +65,10 @@ class Tree:
         with self._naming(path), self._parent(path) as (folder, name):
             if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
                 self.require()
-            return open_below(folder, name, flags, FILE_MODE)
+            try:
+                return open_below(folder, name, flags, FILE_MODE)
+            except LinkInTheWay:
+                raise LinkInTheWay(path) from None
 
     def open_own(self, path: str, flags: int) -> int:
         """A descriptor for writes to the file at `path`, which is created if missing.

@@ -12,6 +12,7 @@ import os
 import random
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -185,8 +186,8 @@ def random_fault(chance: random.Random) -> dict[str, Any]:
 
 def damage_tree(world: World, this: Round) -> None:
     """Changes the tree as a disk fault, a person or a crash could between two runs."""
-    # A second name of a file outside: damage to it would be our own.
-    files = sorted(path for path in world.tree.rglob("*") if path.is_file() and path.stat().st_nlink == 1)
+    # Through a link, the damage to a file outside would be our own.
+    files = sorted(path for path in world.tree.rglob("*") if _is_file_without_other_names(path))
     if not files:
         return
     path = this.chance.choice(files)
@@ -195,6 +196,11 @@ def damage_tree(world: World, this: Round) -> None:
     damage(path, this.chance)
     this.note(f"damage: {damage.__name__} {path.relative_to(world.tree)}")
     this.checkpoints_hold = False
+
+
+def _is_file_without_other_names(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _overwrite(path: Path, chance: random.Random) -> None:

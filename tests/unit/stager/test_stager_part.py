@@ -203,8 +203,9 @@ def test_a_link_in_the_place_of_a_part_is_not_written_through(tmp_path: Path) ->
     place = in_the_making(tmp_path)
     place.unlink()
     place.symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic link"):
+    with pytest.raises(OSError, match="symbolic link") as refused:
         part.open(ignore)
+    assert refused.value.filename == str(place)
     assert victim.read_bytes() == b"precious"
 
 
