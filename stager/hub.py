@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
@@ -93,8 +94,16 @@ class Hub:
             self._ask(repository, revision, lambda: self._metadata(listing, files[0]))
         return listing
 
+    def cache_address(self, listing: Listing, file: RemoteFile) -> Address:
+        """The address that the hub redirects to for a file outside of large-file storage.
+
+        Not documented, but seen: https://github.com/huggingface/swift-transformers/pull/209
+        """
+        place = quote(f"{listing.repository}/{listing.commit}/{file.path}")
+        return self._with_token(f"{self.endpoint}/api/resolve-cache/models/{place}")
+
     def permanent_address(self, listing: Listing, file: RemoteFile) -> Address:
-        """The address that redirects to `file`: one request less for a file that one request fetches."""
+        """The address that redirects to `file`."""
         return self._with_token(self._url(listing, file))
 
     def locate(self, listing: Listing, file: RemoteFile) -> Address:

@@ -58,11 +58,13 @@ def _hub_source(listing: Listing, reader: RangeReader) -> Source:
     from stager.hub import Hub
 
     hub = Hub()
-
-    def permanent_address(file: RemoteFile) -> Address | None:
-        return hub.permanent_address(listing, file) if file.size <= SMALL_BYTES else None
-
-    return WebSource(hub.name, lambda file: hub.locate(listing, file), reader, permanent_address)
+    return HubSource(
+        hub.name,
+        lambda file: hub.locate(listing, file),
+        reader,
+        guess=lambda file: hub.cache_address(listing, file),
+        permanent=lambda file: hub.permanent_address(listing, file),
+    )
 
 
 def _s3_source(name: str, listing: Listing, reader: RangeReader) -> Source:
@@ -85,36 +87,16 @@ def object_key(name: str, listing: Listing) -> Callable[[str], str]:
 
 
 class WebSource:
-    """Files over HTTP; `locate` finds the address of a file, which is cached until it expires.
+    """Files over HTTP; `locate` finds the address of a file, which is cached until it expires."""
 
-    `first_address` may give one without a request. If it fails, `locate` gives the next, and says why.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        locate: Callable[[RemoteFile], Address],
-        reader: RangeReader,
-        first_address: Callable[[RemoteFile], Address | None] = lambda _: None,
-    ) -> None:
+    def __init__(self, name: str, locate: Callable[[RemoteFile], Address], reader: RangeReader) -> None:
         self.name = name
         self._locate = locate
         self._reader = reader
-        self._first_address = first_address
-        self._tried_first: set[str] = set()
         self._addresses: dict[str, Address] = {}
 
     def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
         """The bytes from `start` up to `end`; looks up an expired address again."""
-        if file.path not in self._tried_first:
-            self._tried_first.add(file.path)
-            if address := self._first_address(file):
-                try:
-                    yield from self._reader.read(address, file, start, end)
-                except (AddressStale, SourceRefusal):
-                    pass
-                else:
-                    return
         reason = ""
         for _ in range(ADDRESSES_TRIED):
             address = self._addresses.get(file.path) or self._locate(file)
@@ -130,6 +112,51 @@ class WebSource:
             else:
                 return
         raise SourceRefusal(reason)
+
+
+class HubSource(WebSource):
+    """The hub, which takes one request for a small file where others take three.
+
+    `guess` gives the address that the hub redirects small files to. It is not documented, so the first failure ends
+    its use. Then `permanent` gives the address that redirects. If that fails too, `locate` does, and says why.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        locate: Callable[[RemoteFile], Address],
+        reader: RangeReader,
+        *,
+        guess: Callable[[RemoteFile], Address],
+        permanent: Callable[[RemoteFile], Address],
+    ) -> None:
+        super().__init__(name, locate, reader)
+        self._guess = guess
+        self._permanent = permanent
+        self._guesses = True
+        self._tried: set[str] = set()
+
+    def read(self, file: RemoteFile, start: int, end: int) -> Iterator[bytes]:
+        """The bytes from `start` up to `end`; reads a small file once without looking up its address."""
+        if file.size <= SMALL_BYTES and file.path not in self._tried:
+            self._tried.add(file.path)
+            if self._guesses:
+                try:
+                    yield from self._reader.read(self._guess(file), file, start, end)
+                except (AddressStale, SourceRefusal):
+                    self._guesses = False
+                except SourceTrouble:
+                    self._guesses = False
+                    raise
+                else:
+                    return
+            try:
+                yield from self._reader.read(self._permanent(file), file, start, end)
+            except (AddressStale, SourceRefusal):
+                pass
+            else:
+                return
+        yield from super().read(file, start, end)
 
 
 class DirectorySource:

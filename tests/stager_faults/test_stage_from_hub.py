@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +148,56 @@ def test_a_symbolic_link_where_a_folder_belongs_is_refused(stage: RunStager, tmp
     assert ended.status == 1
     assert "notes: is a symbolic link" in ended.message
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+CACHE_PATH = f"/api/resolve-cache/models/acme/model/{COMMIT}/config.json"
+SMALL_PATH = f"/acme/model/resolve/{COMMIT}/config.json"
+SHARD_PATH = f"/acme/model/resolve/{COMMIT}/model-00001-of-00002.safetensors"
+FAULTS: list[dict[str, Any]] = [
+    {"kind": "status", "status": 404},
+    {"kind": "status", "status": 403},
+    {"kind": "status", "status": 405},
+    {"kind": "status", "status": 503},
+    {"kind": "html"},
+    {"kind": "redirect"},
+    {"kind": "reset"},
+    {"kind": "flip", "offset": 3},
+]
+
+
+def test_a_small_file_takes_one_request(stage: RunStager, hub: HubClient) -> None:
+    assert stage().status == 0
+    requests = hub.requests()
+    assert requests[CACHE_PATH].answers == {"GET 206": 1}
+    assert SMALL_PATH not in requests
+    assert set(requests[SHARD_PATH].answers) == {"HEAD 302"}, "an address for many ranges"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}")
+def test_a_guessed_address_that_fails_is_not_used_again(
+    stage: RunStager, hub: HubClient, tmp_path: Path, fault: dict[str, Any]
+) -> None:
+    """At a mirror, or once the hub redirects to other addresses."""
+    hub.fault(**fault, path="/api/resolve-cache/*", count=1)
+    ended = stage("--streams", "1")
+    assert ended.status == 0, ended.log
+    requests = hub.requests()
+    through_redirect = [
+        path for path in (SMALL_PATH, SMALL_PATH.replace("config.json", "notes/deep.txt")) if path in requests
+    ]
+    assert through_redirect, "the address that the hub gives itself"
+    assert problems(tmp_path / "tree", full=True) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS[:-1], ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}")
+def test_where_the_hub_does_not_redirect_a_download_the_address_is_looked_up(
+    stage: RunStager, hub: HubClient, tmp_path: Path, fault: dict[str, Any]
+) -> None:
+    """As at a mirror that knows only what the hub's own client asks."""
+    hub.fault("status", status=404, path="/api/resolve-cache/*config.json", count=1)
+    hub.fault(**fault, path=SMALL_PATH, method="GET", count=1)
+    ended = stage("--streams", "1")
+    assert ended.status == 0, ended.log
+    assert hub.faults()[1]["struck"] == 1
+    assert hub.requests()[SMALL_PATH].answers["HEAD 307"] == 1
+    assert problems(tmp_path / "tree", full=True) == []
