@@ -91,6 +91,7 @@ bench-stager: $(READY) ## the stager beside hf download, s5cmd, boto3 and aria2c
 	@$(BIN)/python -m bench.stager_wan
 	@$(BIN)/python -m bench.stager_wan --tls
 	@$(BIN)/python -m bench.stager_fleet
+	@$(BIN)/python -m bench.stager_many_files
 
 SEED ?= 1
 ROUNDS ?= 1000

@@ -79,7 +79,7 @@ def main() -> None:
         lock = write_share(share, table[SMALL]["revisions"][0]["files"])
         print(f"{options.files:,} files; the goal for 20,000 is {GOAL_SECONDS} s of CPU time\n", flush=True)
         print("| source | CPU, s | of it user, s | elapsed, s | requests |\n|---|---|---|---|---|", flush=True)
-        from_share = ["--lock", lock, "--source", f"{share}/{{path}}"]
+        from_share: list[str | Path] = ["--lock", lock, "--source", f"{share}/{{path}}"]
         print(row("directory", hub, SMALL, directory / "1", from_share), flush=True)
         print(row("hub", hub, SMALL, directory / "2", []), flush=True)
         print(row("hub, LFS", hub, LFS, directory / "3", []), flush=True)
