@@ -45,8 +45,11 @@ SIZES = {
 }
 TEXTS = {"config.json": '{"model_type": "lab"}\n', "notes/deep.txt": "below a folder\n", "empty.txt": ""}
 RUN_SECONDS = 120
+UNANSWERED = 75
+MOST_ATTEMPTS = 5
+"""On a busy machine, a lease of one second may expire. The Job then starts the stager again."""
 # Done, refused, without an answer or a lease (the Job tries again), stopped, killed, stopped before it could say so.
-ENDED = (0, 1, 75, 143, -signal.SIGKILL, -signal.SIGTERM)
+ENDED = (0, 1, UNANSWERED, 143, -signal.SIGKILL, -signal.SIGTERM)
 
 
 class Wrong(Exception):
@@ -302,8 +305,12 @@ def require_completion(world: World, this: Round) -> None:
     if this.links_planted:
         remove_links(world.tree)
     missing = sum(len(content) - world.right_prefix(name) for name, content in world.truth.items())
-    if finish(stager := world.start(), this) != 0:
-        raise Wrong(f"it did not complete without faults: {stager.returncode}")
+    status, attempts, received = UNANSWERED, 0, 0
+    while status == UNANSWERED and attempts < MOST_ATTEMPTS:
+        status = finish(world.start(), this)
+        attempts, received = attempts + 1, received + this.received
+    if status != 0:
+        raise Wrong(f"it did not complete without faults: {status}")
     if found := problems(world.tree, full=True, repository="acme/model", revision=COMMIT):
         raise Wrong(f"complete, but: {found}")
     wrong = [name for name in world.truth if not world.is_right(name)]
@@ -315,9 +322,9 @@ def require_completion(world: World, this: Round) -> None:
     left = [path.name for path in world.tree.glob(".heavylift/parts")]
     if left:
         raise Wrong(f"left behind: {left}")
-    allowed = missing + 2 * BLOCK_BYTES * STREAMS
-    if this.checkpoints_hold and this.received > allowed:
-        raise Wrong(f"received {this.received} bytes, {missing} were missing, {allowed} allowed")
+    allowed = missing + 2 * BLOCK_BYTES * STREAMS * attempts
+    if this.checkpoints_hold and received > allowed:
+        raise Wrong(f"received {received} bytes, {missing} were missing, {allowed} allowed")
 
 
 def play(world: World, this: Round) -> None:

@@ -388,6 +388,15 @@ def test_the_check_before_serving_is_told_what_the_lock_lists_beside_its_program
     assert "binaryData" not in served().only(":ConfigMap").inputs
 
 
+def test_another_release_of_the_verifier_changes_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new heavylift restarts no server."""
+    before = served()
+    monkeypatch.setattr("components.inference_server.verifier_texts", lambda: {"verify.py": "pass"})
+    after = served()
+    assert after.only(":ConfigMap").inputs["data"] != before.only(":ConfigMap").inputs["data"]
+    assert spec(after)["template"] == spec(before)["template"]
+
+
 def test_of_a_list_that_no_config_map_holds_the_check_is_told_one_hash() -> None:
     chance = random.Random(1)
     entries = [(f"f{number}", number + 1, chance.randbytes(32).hex()) for number in range(20_000)]
