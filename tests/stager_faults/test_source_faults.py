@@ -25,7 +25,7 @@ MIDDLE = 5 * MIB + 17
         {"kind": "status", "path": STORAGE, "status": 500, "count": 1},
         {"kind": "status", "path": "*/resolve/*", "method": "HEAD", "status": 502, "count": 2},
         {"kind": "status", "path": "/api/models/*", "status": 504, "count": 1},
-        {"kind": "status", "path": "*/resolve/*config.json", "status": 429, "count": 2},
+        {"kind": "status", "path": "*config.json", "status": 429, "count": 2},
         {"kind": "reset", "path": STORAGE, "count": 2},
         {"kind": "reset", "path": "/api/models/*", "count": 1},
         {"kind": "reset_body", "path": STORAGE, "offset": MIDDLE, "count": 2},
