@@ -17,7 +17,7 @@ from planner.speed.nearness import Conditions, what_is_far
 
 _START = (
     TpotConstants(1.2, 1.5, 1.0, 40e-6, 40e-6, 30e-6, 1.8, 2.5),
-    TtftConstants(0.8e-3, 1.0e-3, 2.0, 4.5, 0.06, 2.0),
+    TtftConstants(0.8e-3, 1.0e-3, 2.0, 4.5, 0.15, 2.0),
 )
 """Where the fit starts, and what holds a constant that few points decide on."""
 _HOLD = 0.03
