@@ -38,7 +38,8 @@ def _bound(speed: Speed) -> str:
     if speed.tokens_per_step > 1:
         parts.append("if every drafted token is accepted")
     hours = speed.least_gpu_hours
-    parts.append(f"a million tokens {price(speed, hours.prompts)} in, {price(speed, hours.answers)} out")
+    no_price = " (nodes.usd_per_gpu_hour gives dollars)" if speed.usd_per_gpu_hour is None else ""
+    parts.append(f"a million tokens {price(speed, hours.prompts)} in, {price(speed, hours.answers)} out{no_price}")
     return "; ".join(parts)
 
 

@@ -44,8 +44,8 @@ def section() -> Iterator[str]:
     yield "out; points kept back miss it by a little, and by more where nothing of their benchmark is fitted to. TTFT"
     yield "misses it: its range is as wide as it must be to hold 90%, and points of one configuration lie apart"
     yield f"(below). The wait for other users grows with their number to the power of {QUEUE_GROWTH:g}, chosen by the"
-    yield "sources left out. Constants of each engine, a floor that grows with the users, the share of time that prompts"
-    yield "take and the time of a running step did not narrow it both there and for the points kept back."
+    yield "sources left out. Constants of each engine, a floor that grows with the users, the share of time that"
+    yield "prompts take and the time of a running step did not narrow it both there and for the points kept back."
     yield ""
     yield from _summary(fit)
     yield ""
@@ -67,8 +67,8 @@ def section() -> Iterator[str]:
     yield ""
     yield "### Points kept back"
     yield ""
-    yield "Rows of one public table, drawn by the hash of their id after the first form of the fit was chosen. Nothing is"
-    yield "fitted to them; they were seen when the growth of the wait with the users was chosen."
+    yield "Rows of one public table, drawn by the hash of their id after the first form of the fit was chosen. Nothing"
+    yield "is fitted to them; they were seen when the growth of the wait with the users was chosen."
     yield ""
     yield f"| point | release, GPUs, users, tokens in and out | {_COLUMNS} | |"
     yield "|---|---|---|---|---|---|---|---|---|"
@@ -176,8 +176,8 @@ def _constants(fit: Fit) -> Iterator[str]:
     yield ""
     yield (
         f"TTFT = layers x ({1e3 * first.layer:.2f} ms, with latent attention {1e3 * first.layer_latent:.2f} more) + "
-        f"prefill x ({first.dense:.1f}, with experts {first.experts:.1f}) x (1 + {first.queue:.2f} x other users to the "
-        f"power of {QUEUE_GROWTH:g}); x {first.amd:.1f} on MI300X and MI325X."
+        f"prefill x ({first.dense:.1f}, with experts {first.experts:.1f}) x (1 + {first.queue:.2f} x other users to "
+        f"the power of {QUEUE_GROWTH:g}); x {first.amd:.1f} on MI300X and MI325X."
     )
 
 
