@@ -132,7 +132,8 @@ def ttft(constants: TtftConstants, of: Features) -> float:
     floor = of.layers * (constants.layer + of.latent * constants.layer_latent)
     each = (constants.experts if of.experts else constants.dense) * of.prefill
     slower = constants.amd if of.generation == "gfx942" else 1.0
-    return slower * (floor + each * (1 + constants.queue * (of.users - 1) ** QUEUE_GROWTH))
+    waiting: float = (of.users - 1) ** QUEUE_GROWTH
+    return slower * (floor + each * (1 + constants.queue * waiting))
 
 
 def likely_times(fit: Fit, of: Features, bound: Times) -> tuple[Times, Times]:
