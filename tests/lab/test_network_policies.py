@@ -1,21 +1,24 @@
-"""Who reaches what: a group on two real nodes in a lab of its own, where kube-network-policies enforces."""
+"""A group on two real nodes in a lab of its own, where kube-network-policies enforces: who reaches what, and how the
+nodes share one download."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab import engine
 from lab.cluster.simulated import SimulatedNodes
-from lab.hub.client import running_hub
+from lab.hub.client import HubClient, running_hub
 from lab.lifecycle import Lab
 from lab.project import Project
 from lab.site import CHECKOUT, LABS
 from tests.lab.kubectl import Kubectl
-from tests.lab.serving import FIRST, WEIGHTS, own_hub
+from tests.lab.serving import FIRST, WEIGHTS
 from tests.lab.sharing import LABS_OF_THEIR_OWN, with_own_state
 
 pytestmark = LABS_OF_THEIR_OWN
@@ -25,6 +28,8 @@ OUTSIDE = "outside"
 ROOT = f"{WEIGHTS}/{NAMESPACE}"
 REAL = ("real-0", "real-1")
 API, RANKS = 8000, 29501
+SHARDS, SHARD_BYTES = 8, 16 * 1024**2
+LOCK = "model.lock.json"
 LISTENER = 9000
 LISTEN = f"""
 import socket
@@ -74,23 +79,62 @@ def enforcing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         lab.stop()
 
 
-@pytest.fixture
-def stack(enforcing: Lab, tmp_path: Path) -> Iterator[Project]:
-    """The stack `h100x16` on the two nodes, with a small model and no fabric. The lab goes with everything in it."""
-    site = enforcing.site
-    state = tmp_path / "hub"
-    state.mkdir()
-    with running_hub(own_hub(site), state_dir=state, host=site.host_address) as hub:
-        settings = {**with_own_state(engine.settings(site), tmp_path), "HF_ENDPOINT": hub.url}
-        project = Project.copy(CHECKOUT, tmp_path / "program", settings, "h100x16")
-        project.configure(
-            cluster={"namespace": NAMESPACE},
-            nodes={"names": list(REAL), "driver": None, "fabric": None},
-            model={"repository": "acme/model", "revision": FIRST, "include": ["README.md", "config.json"]},
-            weights={"path": ROOT, "size": "1Gi"},
-            engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
-        )
-        yield project
+def repositories() -> dict[str, Any]:
+    """Returns the hub's table: a model of 128 MiB in 8 shards."""
+    names = [f"model-{number:05d}-of-{SHARDS:05d}.safetensors" for number in range(1, SHARDS + 1)]
+    shards = {name: {"generate": {"seed": place, "size": SHARD_BYTES}} for place, name in enumerate(names)}
+    files = {"README.md": {"text": "shared\n"}, "config.json": {"text": "{}\n"}, **shards}
+    return {"repositories": {"acme/model": {"revisions": [{"commit": FIRST, "branches": ["main"], "files": files}]}}}
+
+
+@pytest.fixture(scope="module")
+def hub(enforcing: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubClient]:
+    state = tmp_path_factory.mktemp("hub")
+    with running_hub(repositories(), state_dir=state, host=enforcing.site.host_address) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def stack(enforcing: Lab, hub: HubClient, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The stack `h100x16` on the two nodes, taken up, with a small model, its lock and no fabric.
+
+    The lab goes with everything in it.
+    """
+    place = tmp_path_factory.mktemp("stack")
+    settings = {**with_own_state(engine.settings(enforcing.site), place), "HF_ENDPOINT": hub.url}
+    project = Project.copy(CHECKOUT, place / "program", settings, "h100x16")
+    project.configure(
+        cluster={"namespace": NAMESPACE},
+        nodes={"names": list(REAL), "driver": None, "fabric": None},
+        model={"repository": "acme/model", "revision": FIRST},
+        weights={"path": ROOT, "size": "1Gi"},
+        stage={"lock": LOCK, "fan_out": True},
+        engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
+    )
+    what = ["lock", "acme/model", "--revision", FIRST, "--output", str(project.directory / LOCK)]
+    subprocess.run([sys.executable, "-m", "stager", *what], env={**os.environ, **settings}, cwd=CHECKOUT, check=True)
+    hub.clear_requests()
+    up = project.up()
+    assert up.status == 0, up
+    assert "first answer after" in up.output, "through the API server's proxy"
+    return project
+
+
+def test_the_nodes_share_one_download(enforcing: Lab, hub: HubClient, stack: Project) -> None:
+    total = json.loads((stack.directory / LOCK).read_text())["total_bytes"]
+    assert total > SHARDS * SHARD_BYTES
+    assert total <= hub.bytes_sent() <= 1.05 * total
+    sources = []
+    for node in REAL:
+        manifest = json.loads(enforcing.on_node(node, "sh", "-c", f"cat {ROOT}/*/.heavylift/manifest.json"))
+        assert manifest["total_bytes"] == total
+        sources.append(manifest["source"])
+    assert any("real-" in source for source in sources), f"no node read from the other: {sources}"
+    kubectl = Kubectl(enforcing.site.kubeconfig)
+    for pod in server_pods(kubectl):
+        said = kubectl("logs", "-n", NAMESPACE, pod, "-c", "verify")
+        assert f"verified {SHARDS + 2} files" in said
+        assert "as ordered" in said
 
 
 class Reaching:
@@ -128,9 +172,6 @@ def server_pods(kubectl: Kubectl) -> list[str]:
 
 def test_who_reaches_what(enforcing: Lab, stack: Project) -> None:
     kubectl = Kubectl(enforcing.site.kubeconfig)
-    up = stack.up()
-    assert up.status == 0, up
-    assert "first answer after" in up.output, "through the API server's proxy"
     kubectl("create", "namespace", OUTSIDE)
     for namespace, name, node in ((NAMESPACE, "neighbour", "real-0"), (NAMESPACE, "chat", "real-1")):
         kubectl.apply(client(name, node), namespace=namespace)
