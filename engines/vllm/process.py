@@ -47,7 +47,15 @@ KEYED = KeyedRequests(
     variable="VLLM_API_KEY",
     path="/invocations",
     header=None,
-    open_paths=("/invocations", "/tokenize", "/detokenize", "/scale_elastic_ep", "/metrics", "/docs"),
+    open_paths=(
+        "/invocations",
+        "/generative_scoring",
+        "/tokenize",
+        "/detokenize",
+        "/scale_elastic_ep",
+        "/metrics",
+        "/docs",
+    ),
 )
 """vLLM asks for the key below `/v1` and `/inference` only (tried with 0.32.0 on a CPU)."""
 _OWN_ADDRESS = {"VLLM_HOST_IP": "status.podIP"}
