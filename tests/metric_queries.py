@@ -1,6 +1,10 @@
 """The queries of one stack, as tests of several tiers use them."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import promql_parser
+from prometheus_client.parser import text_string_to_metric_families
 
 from config.engine_name import EngineName
 from engines.queries import Queries, read_queries
@@ -41,3 +45,21 @@ VALUES = {
 def queries_of(engine: EngineName) -> Queries:
     """Returns the panels and alerts of an engine for a stack that has all that an alert can be about."""
     return read_queries(engine_of(engine).metrics.queries).of(VALUES)
+
+
+def asked(expression: str) -> Iterator[str]:
+    """Names of the metrics in an expression, by Prometheus' own grammar."""
+    waiting = [promql_parser.parse(expression)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, promql_parser.VectorSelector):
+            yield node.name or ""
+        for part in ("lhs", "rhs", "expr", "vector_selector", "args"):
+            inner = getattr(node, part, None)
+            if inner is not None:
+                waiting += inner if isinstance(inner, list) else [inner]
+
+
+def series_of(page: str) -> set[str]:
+    """Returns the names of the series on a page of metrics."""
+    return {sample.name for family in text_string_to_metric_families(page) for sample in family.samples}

@@ -46,7 +46,7 @@ break-system-packages = true
 MODEL_FILE = "gemma-3-270m-q4_k_m.gguf"
 
 
-def _layer(tree: Path, layer: Path) -> None:
+def pack_layer(tree: Path, layer: Path) -> None:
     """Packs a tree into a reproducible layer."""
     reproducibly = ("--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner")
     run("tar", "--create", "--file", layer, "--directory", tree, *reproducibly, ".")
@@ -57,7 +57,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _archive(name: str, layers: Sequence[Path], settings: Mapping[str, object], target: Path) -> None:
+def write_archive(name: str, layers: Sequence[Path], settings: Mapping[str, object], target: Path) -> None:
     """Writes an image archive for `docker load` and `ctr images import`."""
     configuration = {
         "architecture": "amd64",
@@ -84,8 +84,8 @@ def _build_pause(workspace: Path, progress: Progress) -> None:
     tree = workspace / "tree"
     tree.mkdir()
     PAUSE.build(tree, progress)
-    _layer(tree, workspace / "layer.tar")
-    _archive(PAUSE_IMAGE, [workspace / "layer.tar"], {"Entrypoint": ["/pause"]}, workspace / "image.tar")
+    pack_layer(tree, workspace / "layer.tar")
+    write_archive(PAUSE_IMAGE, [workspace / "layer.tar"], {"Entrypoint": ["/pause"]}, workspace / "image.tar")
     shutil.rmtree(tree)
     (workspace / "layer.tar").unlink()
 
@@ -108,8 +108,8 @@ def _build_python(workspace: Path, progress: Progress) -> None:
     (tree / "tmp").chmod(0o1777)
     for path in ("usr/share/doc", "usr/share/man", "usr/share/locale"):
         shutil.rmtree(tree / path, ignore_errors=True)
-    _layer(tree, workspace / "layer.tar")
-    _archive(PYTHON_IMAGE, [workspace / "layer.tar"], {"Cmd": ["python3"]}, workspace / "image.tar")
+    pack_layer(tree, workspace / "layer.tar")
+    write_archive(PYTHON_IMAGE, [workspace / "layer.tar"], {"Cmd": ["python3"]}, workspace / "image.tar")
     version = sorted((tree / "usr/bin").glob("python3.*"))[0].name.removeprefix("python")
     (workspace / "python-version").write_text(version)
     shutil.rmtree(tree)
@@ -136,9 +136,10 @@ def _build_engine(workspace: Path, _progress: Progress) -> None:
         (tree / command).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / program, tree / command)
         (tree / command).chmod(0o755)
-    _layer(tree, workspace / "layer.tar")
+    pack_layer(tree, workspace / "layer.tar")
     settings = {"Env": ["PYTHONPATH=/opt/engine"], "Entrypoint": ["/app/llama-server"]}
-    _archive(ENGINE_IMAGE, [ensure(PYTHON) / "layer.tar", workspace / "layer.tar"], settings, workspace / "image.tar")
+    layers = [ensure(PYTHON) / "layer.tar", workspace / "layer.tar"]
+    write_archive(ENGINE_IMAGE, layers, settings, workspace / "image.tar")
     shutil.rmtree(tree)
     (workspace / "layer.tar").unlink()
 

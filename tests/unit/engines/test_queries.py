@@ -1,9 +1,7 @@
 """No dashboard or alert asks for a metric that its exporter does not have."""
 
 import json
-from collections.abc import Iterator
 
-import promql_parser
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +10,7 @@ from config.catalogue import engine_facts
 from config.engine_name import EngineName
 from engines.queries import read_queries
 from engines.registry import engine_of
-from tests.metric_queries import CASES, PAGES, RECORDED, VALUES, queries_of
+from tests.metric_queries import CASES, PAGES, RECORDED, VALUES, asked, queries_of, series_of
 
 GONE = (
     "vllm:gpu_cache_usage_perc",
@@ -26,22 +24,8 @@ GONE = (
 
 def exported(engine: EngineName) -> set[str]:
     """Names of an engine's series, and of those around it."""
-    page = (RECORDED / PAGES[engine]).read_text()
-    own = {sample.name for family in text_string_to_metric_families(page) for sample in family.samples}
+    own = series_of((RECORDED / PAGES[engine]).read_text())
     return own | set(json.loads((RECORDED / "cluster.json").read_text())["metrics"])
-
-
-def asked(expression: str) -> Iterator[str]:
-    """Names of the metrics in an expression, by Prometheus' own grammar."""
-    waiting = [promql_parser.parse(expression)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, promql_parser.VectorSelector):
-            yield node.name or ""
-        for part in ("lhs", "rhs", "expr", "vector_selector", "args"):
-            inner = getattr(node, part, None)
-            if inner is not None:
-                waiting += inner if isinstance(inner, list) else [inner]
 
 
 @pytest.mark.parametrize("engine", EngineName)
