@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast demo demo-down lock schema oracle oracle-sglang vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast prove-vllm demo demo-down lock lock-vllm schema oracle oracle-sglang vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -34,6 +34,10 @@ test: check ## everything: checks, unit, golden, and the lab's real engine and c
 	$(BIN)/pytest $(IN_PARALLEL) -m "not lab"
 	$(BIN)/pytest $(ON_THE_LAB) -m lab
 
+SERVERS ?=
+prove-vllm: $(READY) ## real vLLM on a CPU, through the whole program, in a lab of its own, as root: SERVERS="one-node two-nodes"
+	@$(BIN)/python -m tests.prove $(SERVERS)
+
 format: $(READY) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -48,6 +52,12 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 lock: $(READY) ## lock what pyproject.toml and stager/requirements.in ask for; newer releases with UPGRADE=--upgrade
 	@$(UV_COMPILE) $(UPGRADE) --custom-compile-command "make lock" pyproject.toml --group dev -o requirements.lock
 	@$(UV_COMPILE) $(UPGRADE) --no-header stager/requirements.in -o stager/requirements.txt
+
+IN_VLLM_IMAGE := lab/build/pins/images/vllm
+lock-vllm: $(READY) ## lock the wheels of the image for prove-vllm
+	@$(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_36 --only-binary :all: \
+		--overrides $(IN_VLLM_IMAGE).overrides.txt --excludes $(IN_VLLM_IMAGE).excludes.txt --generate-hashes \
+		--no-emit-index-url --no-header --no-annotate $(IN_VLLM_IMAGE).in -o $(IN_VLLM_IMAGE).txt
 
 schema: $(READY) ## write what follows from the models: the editor's schema, the page of keys, components' arguments
 	@$(BIN)/python -m config.stack.schema

@@ -57,7 +57,7 @@ KEYED = KeyedRequests(
         "/docs",
     ),
 )
-"""vLLM asks for the key below `/v1` and `/inference` only (tried with 0.32.0 on a CPU)."""
+"""vLLM asks for the key below `/v1` and `/inference` only (0.32.0 on a CPU, `tests/data/vllm`)."""
 _OWN_ADDRESS = {"VLLM_HOST_IP": "status.podIP"}
 """Address under which the ranks of a group reach this pod. Left to itself vLLM takes that of the route to the internet,
 and loopback where there is none."""

@@ -17,8 +17,8 @@ from lab.build.golang import PINS
 VLLM_IMAGE = "heavylift.lab/vllm-cpu:1"
 REQUIREMENTS = PINS / "images/vllm.txt"
 SITE = "opt/vllm"
-SYSTEM_PACKAGES = ("util-linux",)
-"""`lscpu`, by which vLLM assigns cores to its workers."""
+SYSTEM_PACKAGES = ("libnuma1", "util-linux")
+"""A library of vLLM's build for CPUs, and `lscpu`, by which it assigns cores to its workers."""
 COMMAND = """#!/usr/bin/python3
 from vllm.entrypoints.cli.main import main
 
