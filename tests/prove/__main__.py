@@ -48,6 +48,7 @@ def _prove(said: Statements, lab: Lab, scenario: Scenario) -> None:
         up = stack.project.up()
         said.prove("`pulumi up` succeeds", f"exit status {up.status}" if not up.status else up, holds=not up.status)
         if up.status:
+            print(stack.log())
             return
         _prove_served(said, stack, up)
 

@@ -23,8 +23,13 @@ REPOSITORY, REVISION = "Qwen/Qwen3-0.6B", "1" * 40
 """A model of the catalogue: the planner computes arguments for it, and the hub of the lab has the tiny one."""
 API_KEY = "sample-key-of-32-characters-0001"
 WEIGHTS = "/var/lib/heavylift/weights"
-ON_A_CPU = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-"""GiB of KV cache of each rank, and one thread for each, as there are no GPUs."""
+ON_A_CPU = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB of each rank
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",
+}
+"""What replaces GPUs. Compiled kernels, which `enforce_eager` leaves to the sampler, need a compiler in the image."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,8 @@ class Scenario:
                 "kv_cache_dtype": None,
                 "mm_encoder_tp_mode": None,
                 "cpus": None,
-                "memory": "6Gi",
-                "enforce_eager": True,  # compiled kernels need a C++ compiler in the image
+                "memory": "10Gi",
+                "enforce_eager": True,
                 "environment": ON_A_CPU,
             },
             "promotion": None,
@@ -80,6 +85,11 @@ class Stack:
     def __init__(self, lab: Lab, project: Project, scenario: Scenario) -> None:
         self.lab, self.project, self.scenario = lab, project, scenario
         self.kubectl = Kubectl(lab.site.kubeconfig)
+
+    def log(self) -> str:
+        """Returns the end of what the engine of each pod said."""
+        words = ("-l", "app.kubernetes.io/component=server", "-c", "engine", "--tail=100", "--prefix")
+        return self.kubectl("logs", "-n", self.scenario.namespace, *words)
 
     def pods(self) -> list[EnginePod]:
         """Returns the server's pods, leader first."""
