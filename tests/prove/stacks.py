@@ -21,6 +21,7 @@ from tests.prove.server import EnginePod
 
 REPOSITORY, REVISION = "Qwen/Qwen3-0.6B", "1" * 40
 """A model of the catalogue: the planner computes arguments for it, and the hub of the lab has the tiny one."""
+CONTEXT = 32768
 API_KEY = "sample-key-of-32-characters-0001"
 WEIGHTS = "/var/lib/heavylift/weights"
 ON_A_CPU = {
@@ -63,7 +64,7 @@ class Scenario:
                 "image": VLLM_IMAGE,
                 "tensor_parallel": 2,
                 "pipeline_parallel": None,
-                "max_model_len": 4096,
+                "max_model_len": CONTEXT,
                 "kv_cache_dtype": None,
                 "mm_encoder_tp_mode": None,
                 "cpus": None,

@@ -15,12 +15,12 @@ from tests.lab.reaching import Reaching, client
 from tests.metric_queries import asked, queries_of, series_of
 from tests.prove.command_lines import committed_lines, flags_of
 from tests.prove.server import API_PORT, EnginePod, Listening
-from tests.prove.stacks import REPOSITORY, Stack
+from tests.prove.stacks import CONTEXT, REPOSITORY, Stack
 
 NO_CAPABILITIES = "0" * 16
 STREAM_SECONDS = 25
 """Longer than the 15 s after which vLLM gets SIGTERM."""
-MEASURED_TOKENS = 20
+MEASURED_TOKENS = 500
 FRAMEWORK_PAGES = ("/docs", "/openapi.json", "/redoc")
 """Pages that FastAPI adds, which `/openapi.json` does not list."""
 PROTECTED = ("/v1", "/inference")
@@ -177,7 +177,7 @@ def prove_drain(said: Statements, leader: EnginePod, deleted: EnginePod) -> None
     began = time.monotonic()
     leader.stream({**body, "max_tokens": MEASURED_TOKENS})
     rate = MEASURED_TOKENS / (time.monotonic() - began)
-    tokens = round(rate * STREAM_SECONDS)
+    tokens = min(round(rate * STREAM_SECONDS), CONTEXT - 100)
     with ThreadPoolExecutor() as clients:
         began = time.monotonic()
         streamed = clients.submit(leader.stream, {**body, "max_tokens": tokens})
