@@ -10,11 +10,12 @@ from config.engine_name import EngineName
 from engines.queries import Queries, read_queries
 from engines.registry import engine_of
 
-RECORDED = Path(__file__).parent / "data" / "metrics"
+DATA = Path(__file__).parent / "data"
+RECORDED = DATA / "metrics"
 PAGES = {
-    EngineName.VLLM: "vllm-0.32.0.txt",
-    EngineName.SGLANG: "sglang-0.5.23.txt",
-    EngineName.LLAMA_CPP: "llama-cpp.txt",
+    EngineName.VLLM: DATA / "vllm/0.32.0/metrics.txt",
+    EngineName.SGLANG: RECORDED / "sglang-0.5.23.txt",
+    EngineName.LLAMA_CPP: RECORDED / "llama-cpp.txt",
 }
 """A page of /metrics that each engine's own server answered: vLLM 0.32.0 on a CPU, llama.cpp b11549 of the lab.
 SGLang's was written by its own collectors, of the wheel, without a server."""

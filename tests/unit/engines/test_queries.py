@@ -24,7 +24,7 @@ GONE = (
 
 def exported(engine: EngineName) -> set[str]:
     """Names of an engine's series, and of those around it."""
-    own = series_of((RECORDED / PAGES[engine]).read_text())
+    own = series_of(PAGES[engine].read_text())
     return own | set(json.loads((RECORDED / "cluster.json").read_text())["metrics"])
 
 
@@ -78,7 +78,7 @@ def test_an_alert_about_what_a_stack_does_not_have_is_left_out() -> None:
 @pytest.mark.parametrize("engine", EngineName)
 def test_the_bounds_for_the_first_token_are_those_of_the_page(engine: EngineName) -> None:
     name = engine_of(engine).metrics.time_to_first_token
-    page = text_string_to_metric_families((RECORDED / PAGES[engine]).read_text())
+    page = text_string_to_metric_families(PAGES[engine].read_text())
     bounds = [
         float(sample.labels["le"]) for family in page for sample in family.samples if sample.name == f"{name}_bucket"
     ]

@@ -21,12 +21,12 @@ from review.checkout import ReviewError
 from review.status import show
 from review.status.page import load_of, read_page
 from review.status.reading import Status, StatusReader
+from tests.metric_queries import PAGES
 from tests.program import PROGRAM
 from tests.unit.components.api_server import Answer, api_server
 from tests.unit.components.recorded_pods import recorded_pod
 
-PAGES = Path(__file__).parents[2] / "data" / "metrics"
-VLLM, LLAMA_CPP = ((PAGES / name).read_text() for name in ("vllm-0.32.0.txt", "llama-cpp.txt"))
+VLLM, LLAMA_CPP = (PAGES[engine].read_text() for engine in (EngineName.VLLM, EngineName.LLAMA_CPP))
 REVISION = "4d01dfe0332d63057c186e0b262165819efb6611"
 WEIGHTS = {"repository": "moonshotai/Kimi-K2.5", "revision": REVISION, "digest": "0" * 16, "bytes": 595_200_000_000}
 RELEASE = {**WEIGHTS, "engine": "vllm", "version": "0.33.0", "image": "vllm/vllm-openai:v0.33.0"}
