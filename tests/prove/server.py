@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster.client import wait_until
+from lab.errors import LabError
 from lab.lifecycle import Lab
 from tests.lab.kubectl import Kubectl
 
@@ -82,9 +83,12 @@ class EnginePod:
         return Answer(int(status), text)
 
     def stream(self, body: Mapping[str, object]) -> list[str]:
-        """Returns the events of a completion that is streamed."""
+        """Returns the events of a completion that is streamed. Empty: the connection broke before its end."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
-        events = self.ask("/v1/completions", {**body, **options}).text.splitlines()
+        try:
+            events = self.ask("/v1/completions", {**body, **options}).text.splitlines()
+        except LabError:
+            return []
         return [event.removeprefix("data: ") for event in events if event.startswith("data: ")]
 
     def running(self) -> int:

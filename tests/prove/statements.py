@@ -187,9 +187,10 @@ def prove_drain(said: Statements, leader: EnginePod, deleted: EnginePod) -> None
         events = streamed.result()
         lasted = time.monotonic() - began
         gone = ended.result()
-    usage = [json.loads(event)["usage"]["completion_tokens"] for event in events[-2:-1] if event.startswith("{")]
-    whole = usage == [tokens] and events[-1] == "[DONE]" and lasted > DEREGISTRATION_SECONDS
-    figure = f"{usage} of {tokens} tokens in {lasted:.0f} s"
+    ending = [json.loads(event) for event in events[-2:-1]]
+    answered = sum(event["usage"]["completion_tokens"] for event in ending if event.get("usage"))
+    whole = answered == tokens and events[-1] == "[DONE]" and lasted > DEREGISTRATION_SECONDS
+    figure = f"{answered} of {tokens} tokens in {lasted:.0f} s"
     said.prove(f"a stream ends whole while {deleted.name} is deleted", figure, holds=whole)
     figure = f"{gone:.0f} s of {deleted.grace_seconds} s"
     said.prove(f"{deleted.name} ends before it would be killed", figure, holds=gone < deleted.grace_seconds)
