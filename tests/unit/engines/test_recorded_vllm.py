@@ -12,8 +12,6 @@ from engines.vllm.process import KEYED, PORT
 from tests.prove.command_lines import committed_lines, flags_of
 from tests.recorded_vllm import recorded
 
-MEETING_PORT = "29501"
-"""vLLM's default for `--master-port` (`vllm/config/parallel.py`)."""
 RENDERS = ("arguments.py", "process.py")
 """Modules of `engines/vllm` that write a command line."""
 SAY_LITTLE = {
@@ -63,19 +61,13 @@ def test_the_preview_names_the_paths_that_compute_or_show_what_is_served_without
     assert opened - SAY_LITTLE == set(KEYED.open_paths)
 
 
-def reached_by_anybody(*, is_group: bool) -> set[str]:
-    """Ports of a server's pods that its NetworkPolicy leaves open to every pod."""
-    policy = server_policy({"app": "server"}, PORT, Network(), (), is_group=is_group)
+def reached_by_anybody() -> set[str]:
+    """Ports of a server's only pod that its NetworkPolicy leaves open to every pod."""
+    policy = server_policy({"app": "server"}, PORT, Network(), (), is_group=False)
     return {str(port["port"]) for rule in policy["ingress"] if "from" not in rule for port in rule["ports"]}
 
 
 def test_what_the_only_pod_listens_on_is_the_api_or_closed_to_other_pods() -> None:
     listening = recorded("listening-one-node.json")["alone"]
-    assert set(listening["everywhere"]) & reached_by_anybody(is_group=False) == {str(PORT)}
-
-
-def test_the_ranks_of_a_group_listen_on_ports_that_are_closed_to_other_pods() -> None:
-    leader, worker = recorded("listening-two-nodes.json").values()
-    assert {str(PORT), MEETING_PORT} <= set(leader["everywhere"])
-    assert MEETING_PORT not in reached_by_anybody(is_group=True)
-    assert all(pod["pod"]["random"] for pod in (leader, worker)), "random ports, which no rule could name"
+    assert listening["pod"]["random"], "ports that no rule could name"
+    assert set(listening["everywhere"]) & reached_by_anybody() == {str(PORT)}
