@@ -32,7 +32,7 @@ ON_A_CPU = {
     "OMP_NUM_THREADS": "1",
     "TORCHDYNAMO_DISABLE": "1",
 }
-"""What replaces GPUs. Compiled kernels, which `enforce_eager` leaves to the sampler, need a compiler in the image."""
+"""What replaces GPUs. The image has no C++ compiler, which compiled kernels need."""
 
 
 @dataclass(frozen=True)
