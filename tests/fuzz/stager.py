@@ -6,14 +6,15 @@ prints its number and its steps, and the same seed repeats it.
 """
 
 import argparse
+import bisect
 import hashlib
+import itertools
 import json
 import os
 import random
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,10 +29,10 @@ from lab.hub.client import HubClient, running_hub
 from stager.tree import Tree
 from stager.users import mark
 from stager.verify import problems
+from tests.fuzz.forked import ForkedStager, environment_of_stagers
 from tests.fuzz.links import Outside, remove_links
-from tests.fuzz.small_blocks import BLOCK_BYTES, RECEIVED
+from tests.fuzz.small_blocks import BLOCK_BYTES, LEASE_SECONDS, RECEIVED
 
-CHECKOUT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 DIGEST, OTHER_DIGEST = "0" * 16, "1" * 16
 USER = "fuzz/stack"
@@ -46,8 +47,12 @@ SIZES = {
 TEXTS = {"config.json": '{"model_type": "lab"}\n', "notes/deep.txt": "below a folder\n", "empty.txt": ""}
 RUN_SECONDS = 120
 UNANSWERED = 75
-MOST_ATTEMPTS = 5
-"""On a busy machine, a lease of one second may expire. The Job then starts the stager again."""
+FREEZES = (LEASE_SECONDS / 3, 1.6 * LEASE_SECONDS)
+"""In seconds."""
+MOST_ATTEMPTS = 10
+"""On a busy machine, so short a lease may expire. The Job then starts the stager again."""
+LOGS = 8
+"""More than there are stagers at once."""
 # Done, refused, without an answer or a lease (the Job tries again), stopped, killed, stopped before it could say so.
 ENDED = (0, 1, UNANSWERED, 143, -signal.SIGKILL, -signal.SIGTERM)
 
@@ -83,6 +88,7 @@ class World:
         self.share = directory / "share"
         self.lock = directory / "lock.json"
         self._directory = directory
+        self._numbers = itertools.count()
         self.outside = Outside(directory / "outside")
         self.truth = {name: self._fetch(name) for name in (*SIZES, *TEXTS)}
         self._write_lock()
@@ -111,12 +117,12 @@ class World:
             (place / name).write_bytes(content)
         return place
 
-    def start(self, *options: str | Path) -> subprocess.Popen[str]:
+    def start(self, *options: str | Path) -> ForkedStager:
         """Starts a stager on the tree."""
         what = ["stage", "--directory", self.tree, "--repository", "acme/model", "--revision", COMMIT]
         return self._run(*what, "--streams", STREAMS, "--stall-seconds", "0.5", *options)
 
-    def start_pruning(self) -> subprocess.Popen[str]:
+    def start_pruning(self) -> ForkedStager:
         """Starts `prune` for the same user. It keeps one directory: another one, or the tree if that is complete."""
         other = self.mount / OTHER_DIGEST
         self._write_manifest(other)
@@ -133,16 +139,9 @@ class World:
         (directory / ".heavylift").mkdir(parents=True, exist_ok=True)
         (directory / ".heavylift/manifest.json").write_text(json.dumps(manifest))
 
-    def _run(self, *arguments: object) -> subprocess.Popen[str]:
-        common = ["--user", USER, "--lease-seconds", "1"]
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.small_blocks", *map(str, arguments), *common],
-            cwd=CHECKOUT,
-            env={"PATH": os.environ["PATH"], "HF_ENDPOINT": self.hub.url, "HOME": str(self._directory)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def _run(self, *arguments: object) -> ForkedStager:
+        log = self._directory / f"log.{next(self._numbers) % LOGS}"
+        return ForkedStager([*map(str, arguments), "--user", USER], log)
 
     def is_right(self, name: str) -> bool:
         """Returns whether the file under its own name has the right content."""
@@ -157,9 +156,8 @@ class World:
         parts = sorted(self.tree.glob(f".heavylift/parts/*/{key}"), key=lambda path: int(path.parent.name))
         if not parts:
             return 0
-        content = parts[-1].read_bytes()
-        pairs = zip(content, self.truth[name], strict=False)
-        return next((place for place, (found, true) in enumerate(pairs) if found != true), len(content))
+        content, lengths = parts[-1].read_bytes(), range(1, len(self.truth[name]) + 1)
+        return bisect.bisect(lengths, False, key=lambda length: not content.startswith(self.truth[name][:length]))
 
 
 def random_fault(chance: random.Random) -> dict[str, Any]:
@@ -253,16 +251,16 @@ def choose_sources(world: World, this: Round) -> list[str | Path]:
     return options
 
 
-def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
+def end_at_random(stager: ForkedStager, this: Round) -> None:
     """Lets the stager run, stops it for some time, or ends it with a signal, at a random time."""
     ending = this.chance.choice(["run", "kill", "kill", "kill", "stop", "freeze"])
     if ending != "run":
-        delay = this.chance.uniform(0.2, 1.2)
+        delay = this.chance.uniform(0, 0.5)
         this.note(f"{ending} after {delay:.2f} s")
         time.sleep(delay)
     if ending == "freeze":
         stager.send_signal(signal.SIGSTOP)
-        time.sleep(this.chance.choice([0.3, 1.6]))  # the lease is good for a second
+        time.sleep(this.chance.choice(FREEZES))
         stager.send_signal(signal.SIGCONT)
     elif ending != "run":
         stager.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGTERM)
@@ -270,25 +268,24 @@ def end_at_random(stager: subprocess.Popen[str], this: Round) -> None:
 
 def plant_link(world: World, this: Round) -> None:
     """Creates a link to the outside in the tree, at a random moment of the run."""
-    time.sleep(this.chance.uniform(0, 0.8))
+    time.sleep(this.chance.uniform(0, 0.5))
     this.note(world.outside.plant(world.tree, this.chance))
     this.links_planted, this.checkpoints_hold = True, False
 
 
-def finish(stager: subprocess.Popen[str], this: Round) -> int:
+def finish(stager: ForkedStager, this: Round) -> int:
     """Waits for the end. Fails if it takes too long, or has another status or a traceback."""
-    try:
-        _, log = stager.communicate(timeout=RUN_SECONDS)
-    except subprocess.TimeoutExpired:
-        stager.kill()
-        raise Wrong(f"it hangs:\n{stager.communicate()[1]}") from None
+    status, log = stager.wait(RUN_SECONDS), stager.log()
+    if status is None:
+        stager.send_signal(signal.SIGKILL)
+        raise Wrong(f"it hangs:\n{log}")
     lines = log.splitlines() or [""]
     if lines[-1].startswith(RECEIVED):
         this.received = int(lines.pop().removeprefix(RECEIVED))
-    this.note(f"status {stager.returncode}: {lines[-1] if lines else ''}")
-    if stager.returncode not in ENDED or "Traceback" in log:
-        raise Wrong(f"it crashed with {stager.returncode}:\n{log}")
-    return stager.returncode
+    this.note(f"status {status}: {lines[-1] if lines else ''}")
+    if status not in ENDED or "Traceback" in log:
+        raise Wrong(f"it crashed with {status}:\n{log}")
+    return status
 
 
 def require_nothing_wrong_is_accepted(world: World) -> None:
@@ -372,6 +369,7 @@ def fresh_world() -> Iterator[World]:
     with (
         tempfile.TemporaryDirectory() as directory,
         running_hub({"repositories": {"acme/model": {"revisions": [revision]}}}) as hub,
+        environment_of_stagers({"HF_ENDPOINT": hub.url, "HOME": directory}),
     ):
         yield World(hub, Path(directory))
         hub.close()
