@@ -280,6 +280,13 @@ def test_a_folder_that_cannot_be_looked_into_is_refused(tree: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_a_foreign_file_in_the_stagers_own_folder_is_ignored_since_no_engine_looks_there(tree: Path) -> None:
+    for folder in (tree / ".heavylift/newer", tree / "newer"):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"w")
+    assert verify(tree) == (1, ["verify: newer: not in the manifest; remove it"])
+
+
 @pytest.mark.parametrize("place", [".", ".heavylift"])
 def test_a_link_in_the_place_of_the_stagers_own_folder_is_refused(tree: Path, place: str) -> None:
     moved = tree.parent / "moved"
