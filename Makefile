@@ -8,7 +8,7 @@ IN_PARALLEL := --numprocesses logical
 ON_THE_LAB := --numprocesses 3 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-fast prove-vllm demo demo-down lock lock-vllm schema oracle oracle-sglang vllm-facts sglang-facts aws-instances accuracy aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
+.PHONY: help check test test-fast prove-vllm demo demo-down lock lock-vllm schema oracle oracle-sglang vllm-facts sglang-facts aws-instances accuracy dashboard-picture aiconfigurator bench-planner bench-preview bench-scale bench-stager fuzz-stager fuzz-fleet lab lab-down format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ aws-instances: $(READY) ## write network cards and zones of EC2 instance types f
 
 accuracy: $(READY) ## write docs/accuracy.md: the planner's figures against published ones
 	@$(BIN)/python -m planner.report.accuracy
+
+dashboard-picture: $(READY) ## draw docs/llama-cpp-dashboard.svg from series that a lab test recorded
+	@$(BIN)/uv run --no-project --quiet --with matplotlib==3.10.8 python -m tests.dashboard_picture
 
 aiconfigurator: $(READY) ## ask aiconfigurator for the published speeds, to compare errors: ten minutes
 	@$(BIN)/python -m bench.estimates

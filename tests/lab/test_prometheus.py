@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from lab.build.pieces import PROMETHEUS_OPERATOR_PIECE, PROMETHEUS_PIECE
 from lab.hub.client import HubClient
 from lab.lifecycle import Lab
 from lab.site import Site
+from tests.dashboard_picture import SERIES
 from tests.lab.kubectl import Kubectl
 from tests.lab.serving import Served, own_stack
 from tests.metric_queries import CASES, RECORDED, queries_of
@@ -29,6 +32,7 @@ from tests.metric_queries import CASES, RECORDED, queries_of
 NAMESPACE = "monitored"
 KEY = "metrics-key-of-32-characters-001"
 RELEASE = {"release": "lab"}
+RECORDED_SECONDS = 240
 WITH_OPERATOR = pytest.mark.xdist_group("prometheus operator")
 """Tests that make the operator's definitions and one namespace."""
 
@@ -169,10 +173,32 @@ def complete(served: Served, tokens: int) -> None:
     )
 
 
+def serve_in_waves(served: Served, seconds: float) -> None:
+    """Asks the server for tokens, by one to eight clients at once, as users come and go."""
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor() as clients:
+        for users in cycle((1, 4, 8, 4)):
+            if time.monotonic() >= deadline:
+                return
+            list(clients.map(lambda _: complete(served, 64), range(4 * users)))
+
+
+def recorded(client: httpx2.Client, expressions: list[str], began: float, seconds: float) -> dict[str, list[Any]]:
+    """Returns the series of each expression since a time, with a value each 5 s."""
+    window = {"start": str(began), "end": str(began + seconds), "step": "5"}
+    found = {}
+    for expression in expressions:
+        answer = client.get("/query_range", params={"query": expression, **window})
+        assert answer.status_code == 200, answer.text
+        found[expression] = answer.json()["data"]["result"]
+    return found
+
+
 @WITH_OPERATOR
 def test_the_real_server_is_scraped_as_the_pod_monitor_says_and_every_panel_has_series(
-    served: Served, kubectl: Kubectl, site: Site, tmp_path: Path
+    served: Served, kubectl: Kubectl, site: Site, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
+    """With `--regenerate-golden` it also records the series that `make dashboard-picture` draws, in four minutes."""
     served.project.configure(metrics={"kind": "pod-monitor"})
     preview = served.project.preview()
     assert "will not select the PodMonitor: it wants the label release: lab" in preview.output, preview
@@ -198,6 +224,11 @@ def test_the_real_server_is_scraped_as_the_pod_monitor_says_and_every_panel_has_
             (each["alert"], "ok") for each in rule["spec"]["groups"][0]["rules"]
         ]
         assert series(client, "up")[0]["metric"]["app_kubernetes_io_instance"] == "dev"
+        if pytestconfig.getoption("--regenerate-golden"):
+            began = time.time()
+            serve_in_waves(served, RECORDED_SECONDS)
+            drawn = {"dashboard": json.loads(text), "series": recorded(client, panels, began, RECORDED_SECONDS)}
+            SERIES.write_text(json.dumps(drawn, indent=1) + "\n")
 
 
 @WITH_OPERATOR
