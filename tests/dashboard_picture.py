@@ -18,14 +18,17 @@ _UNITS = {"s": "seconds", "short": ""}
 def main() -> None:
     """Writes the picture."""
     # Imported here, so that the tests that record the series need no matplotlib.
-    from matplotlib import pyplot, rcParams  # type: ignore[import-not-found]
+    from matplotlib import dates, pyplot, rcParams  # type: ignore[import-not-found]
 
     rcParams["svg.hashsalt"] = "heavylift"  # the same picture from the same series
+    rcParams["svg.fonttype"] = "none"
     recorded = json.loads(SERIES.read_text())
     panels = recorded["dashboard"]["panels"]
     columns = 24 // panels[0]["gridPos"]["w"]
     rows = -(-len(panels) // columns)
     figure, grid = pyplot.subplots(rows, columns, figsize=(6 * columns, 2.8 * rows), squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
     for panel, axes in zip(panels, grid.flat, strict=False):
         for target in panel["targets"]:
             for series in recorded["series"][target["expr"]]:
@@ -34,10 +37,11 @@ def main() -> None:
                 axes.plot(times, values, label=_legend(target["legendFormat"], series["metric"]))
         axes.set_title(panel["title"], loc="left", fontsize=11)
         axes.set_ylabel(_UNITS[panel["fieldConfig"]["defaults"]["unit"]])
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=0, top=1.35 * axes.get_ylim()[1])  # room for the legend
+        axes.xaxis.set_major_locator(dates.MinuteLocator())
+        axes.xaxis.set_major_formatter(dates.DateFormatter("%H:%M"))
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7, loc="upper left")
-    figure.autofmt_xdate()
     figure.tight_layout()
     figure.savefig(PICTURE, metadata={"Date": None})
     print(f"wrote {PICTURE.relative_to(_ROOT)}")

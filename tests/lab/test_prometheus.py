@@ -176,10 +176,10 @@ def complete(served: Served, tokens: int) -> None:
 def serve_in_waves(served: Served, seconds: float) -> None:
     """Asks the server for tokens, by one to eight clients at once, as users come and go."""
     deadline = time.monotonic() + seconds
-    with ThreadPoolExecutor() as clients:
-        for users in cycle((1, 4, 8, 4)):
-            if time.monotonic() >= deadline:
-                return
+    for users in cycle((1, 4, 8, 4)):
+        if time.monotonic() >= deadline:
+            return
+        with ThreadPoolExecutor(users) as clients:
             list(clients.map(lambda _: complete(served, 64), range(4 * users)))
 
 

@@ -1,6 +1,7 @@
 """What a stack with `heavylift:metrics` makes for Prometheus and Grafana, and what it refuses."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from components.metrics.selection import Monitoring
 from config.errors import StackError
 from config.stack.file import read_sections, stack_file
 from config.stack.sections import StackConfig
+from tests.dashboard_picture import SERIES
 from tests.program import PROGRAM, fit_cluster, run_program
 from tests.recording_engine import Recording
 from tests.unit.components.test_whole_program import KEY, server_pod
@@ -190,3 +192,20 @@ def test_what_the_cluster_does_not_know_is_written_on_the_objects(monkeypatch: p
     staged = json.loads(job.inputs["metadata"]["annotations"]["stage.heavylift/staged"])
     assert staged == {key: release[key] for key in ("repository", "revision", "digest", "bytes")}
     assert "server.heavylift/capacity-ends" not in written
+
+
+def test_the_picture_in_the_docs_is_of_the_panels_that_a_stack_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a panel changes, tests/lab/test_prometheus.py records the series again, and `make dashboard-picture` draws."""
+    (text,) = configs(run(monkeypatch, "dev", MONITORED), "dashboard").values()
+
+    def drawn(board: dict[str, Any]) -> dict[str, list[str]]:
+        """Returns the queries of each panel, without the namespace, which the lab chooses."""
+        return {
+            panel["title"]: [re.sub(r'namespace="[^"]+"', "", target["expr"]) for target in panel["targets"]]
+            for panel in board["panels"]
+        }
+
+    recorded = json.loads(SERIES.read_text())
+    assert drawn(recorded["dashboard"]) == drawn(json.loads(text))
+    queried = {target["expr"] for panel in recorded["dashboard"]["panels"] for target in panel["targets"]}
+    assert {expression for expression, found in recorded["series"].items() if found} == queried
