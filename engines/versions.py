@@ -30,3 +30,12 @@ class Version:
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
+
+
+def expected_release(version: str, example: str) -> str:
+    """Returns what a version must look like, such as "a release such as 0.33.0"; empty if it is a version."""
+    try:
+        Version.parse(version)
+    except ValueError:
+        return f"a release such as {example}"
+    return ""

@@ -34,16 +34,15 @@ from engines.llama_cpp.rules import (
     unknown_quantization,
 )
 from engines.llama_cpp.served_file import check_served_file, served_file
-from engines.logistics import load_seconds, with_logistics
+from engines.logistics import with_logistics
 from engines.plan import Host, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
-from engines.rules.arguments import check_arguments, check_environment
-from engines.rules.deployment import check_pods, check_volume_size, check_zone, pods_of
+from engines.rules.arguments import check_arguments
+from engines.rules.deployment import check_pods, pods_of
 from engines.rules.driver import Compatibility, driver_compatibility, image_of
-from engines.rules.host import BASE_MEMORY, check_disk, check_host, check_instance_disk
-from engines.rules.image import check_image
+from engines.rules.host import BASE_MEMORY
+from engines.rules.machine import check_machine
 from engines.rules.unused import check_unused
-from engines.rules.vulnerabilities import check_vulnerabilities
 from engines.verdict import judge, problems_of, warnings_of
 from engines.versions import Version
 
@@ -116,20 +115,13 @@ def _check_request(request: FitRequest, weights: int | None) -> Iterator[Finding
     yield from check_draft(request)
     yield from check_cache(request)
     yield from check_arguments(FLAGS, request.extra_args)
-    yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
-    yield from check_image(request, nodes_per_server=1)
-    yield from check_vulnerabilities(request)
     yield from check_placement(request)
     if request.gpu:
         version = request.engine_version or engine_facts(EngineName.LLAMA_CPP).default_version
         yield from llama_cpp_compatibility(version, request.driver, described_gpu(request.gpu)).findings
     yield from check_pods(request, _gpus(request))
-    yield from check_zone(request)
-    yield from check_volume_size(request, weights)
-    if weights is not None:
-        yield from check_disk(request, weights)
-        yield from check_instance_disk(request, weights)
-        yield from check_host(request, 1, load_seconds(request, weights, _START_SECONDS))
+    # One process serves from all GPUs of the pod.
+    yield from check_machine(request, FLAGS, _pods(request), weights, ranks=1, start_seconds=_START_SECONDS)
 
 
 def _gpus(request: FitRequest) -> int:

@@ -10,11 +10,12 @@ from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
-from engines.finding import Finding, rejected
+from engines.finding import Finding
 from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
+from engines.rules.machine import needs_gpu, needs_llama_cpp
 from engines.sglang.alternatives import other_layouts, other_settings
 from engines.sglang.evidence import sections
 from engines.sglang.explain import explain_sglang
@@ -22,7 +23,7 @@ from engines.sglang.memory import stage_layers, weights_by_group
 from engines.sglang.plan import plan_sglang, plan_unknown_model
 from engines.sglang.process import sglang_process
 from engines.sglang.resolved_request import MISSING_SETTINGS, resolve, sglang_compatibility
-from engines.versions import Version
+from engines.versions import expected_release
 
 
 class Sglang:
@@ -51,11 +52,7 @@ class Sglang:
         return checkpoint_format != "gguf"
 
     def expected_version(self, version: str) -> str:
-        try:
-            Version.parse(version)
-        except ValueError:
-            return "a release such as 0.5.23"
-        return ""
+        return expected_release(version, "0.5.23")
 
     def driver_compatibility(self, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
         return sglang_compatibility(version, driver, gpu)
@@ -63,13 +60,9 @@ class Sglang:
     def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
         known = replace(request, weights_bytes=request.weights_bytes or model.staged_bytes)
         if model.is_gguf:
-            why = rejected("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
-            return plan_unknown_model(known, why)
+            return plan_unknown_model(known, needs_llama_cpp(model))
         if request.gpu is None:
-            fix = "Name one (nodes.gpu and nodes.gpus_per_node of a stack)."
-            return plan_unknown_model(
-                known, rejected("gpu_needed", "SGLang serves from GPUs, and no GPU is given.", fix)
-            )
+            return plan_unknown_model(known, needs_gpu(self.title))
         return plan_sglang(resolve(request, model, find_gpu(request.gpu)))
 
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.catalogue import described_gpu
 from engines.finding import Finding
-from engines.logistics import load_seconds, with_logistics
-from engines.plan import CacheBlocks, Host, PerGpu, Plan, Pods
+from engines.logistics import with_logistics
+from engines.plan import CacheBlocks, PerGpu, Plan, Pods
 from engines.request import FitRequest
-from engines.rules.arguments import check_environment
-from engines.rules.deployment import check_volume_size, check_zone, pods_of
-from engines.rules.host import check_disk, check_host, check_instance_disk, host_memory_bytes, shared_memory_bytes
-from engines.rules.image import check_image
+from engines.rules.deployment import pods_of
 from engines.rules.included import check_included
 from engines.rules.layout import check_size
-from engines.rules.vulnerabilities import check_vulnerabilities
+from engines.rules.machine import check_machine, host_of_ranks
 from engines.sglang.arguments import requested_arguments, sglang_arguments
 from engines.sglang.flags import FLAGS
 from engines.sglang.memory import Memory, has_formula, memory_of
@@ -62,22 +58,13 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
         context=request.max_model_len,
         engine_args=requested_arguments(request, layout),
-        host=_host(request, pods),
+        host=host_of_ranks(request, pods),
     )
     return with_logistics(plan, request, request.weights_bytes, _START_SECONDS)
 
 
 def _check_machine(request: FitRequest, pods: Pods, weights: int | None) -> Iterator[Finding]:
-    """Findings about disk, host memory, time to start, and the server's image and environment."""
-    yield from check_image(request, pods.nodes_per_server)
-    yield from check_vulnerabilities(request)
-    yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
-    yield from check_zone(request)
-    yield from check_volume_size(request, weights)
-    if weights is not None:
-        yield from check_disk(request, weights)
-        yield from check_instance_disk(request, weights)
-        yield from check_host(request, pods.gpus_per_pod, load_seconds(request, weights, _START_SECONDS))
+    return check_machine(request, FLAGS, pods, weights, ranks=pods.gpus_per_pod, start_seconds=_START_SECONDS)
 
 
 def _memory(resolved: ResolvedRequest) -> Memory | None:
@@ -116,18 +103,8 @@ def _plan(resolved: ResolvedRequest, findings: list[Finding], memory: Memory | N
         engine_args=sglang_arguments(resolved, context),
         engine_env=resolved.compatibility.environment,
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
-        host=_host(resolved.request, resolved.pods, resolved.compatibility.masked_directory),
+        host=host_of_ranks(resolved.request, resolved.pods, resolved.compatibility.masked_directory),
         kv_block_tokens=memory.page if memory else None,
         cache_blocks=CacheBlocks(worst // memory.page, memory.page) if memory else None,
         sequences=resolved.requests_at_a_time(worst, context) if memory else None,
     )
-
-
-def _host(request: FitRequest, pods: Pods, masked_directory: str | None = None) -> Host:
-    """What a pod needs beside its GPUs; nothing is known of a pod without any."""
-    shared = request.shared_memory_bytes
-    if shared is None:
-        shared = shared_memory_bytes(pods.gpus_per_pod)
-    memory = host_memory_bytes(pods.gpus_per_pod, shared) if pods.gpus_per_pod else None
-    library = described_gpu(request.gpu).vendor.collective_library if request.gpu else None
-    return Host(shared, memory, library, masked_directory)

@@ -10,12 +10,13 @@ from config.catalogue import Gpu, find_gpu
 from config.checkpoint.model_spec import ModelSpec
 from config.engine_name import EngineName
 from engines.engine import Alternative, Metrics
-from engines.finding import Finding, rejected
+from engines.finding import Finding
 from engines.plan import Plan
 from engines.process import EngineProcess, ProcessStart, Role
 from engines.request import FitRequest
 from engines.rules.driver import Compatibility
-from engines.versions import Version
+from engines.rules.machine import needs_gpu, needs_llama_cpp
+from engines.versions import expected_release
 from engines.vllm.alternatives import other_layouts, other_settings
 from engines.vllm.evidence import sections
 from engines.vllm.explain import explain_vllm
@@ -50,11 +51,7 @@ class Vllm:
         return checkpoint_format != "gguf"
 
     def expected_version(self, version: str) -> str:
-        try:
-            Version.parse(version)
-        except ValueError:
-            return "a release such as 0.33.0"
-        return ""
+        return expected_release(version, "0.33.0")
 
     def driver_compatibility(self, version: str, driver: str | None, gpu: Gpu) -> Compatibility:
         return vllm_compatibility(version, driver, gpu)
@@ -62,11 +59,9 @@ class Vllm:
     def plan(self, request: FitRequest, model: ModelSpec) -> Plan:
         known = replace(request, weights_bytes=request.weights_bytes or model.staged_bytes)
         if model.is_gguf:
-            why = rejected("gguf_needs_llama_cpp", f"{model.name} is GGUF.", "Set the engine to llama.cpp.")
-            return plan_unknown_model(known, why)
+            return plan_unknown_model(known, needs_llama_cpp(model))
         if request.gpu is None:
-            fix = "Name one (nodes.gpu and nodes.gpus_per_node of a stack)."
-            return plan_unknown_model(known, rejected("gpu_needed", "vLLM serves from GPUs, and no GPU is given.", fix))
+            return plan_unknown_model(known, needs_gpu(self.title))
         return plan_vllm(resolve(request, model, find_gpu(request.gpu)))
 
     def plan_unknown_model(self, request: FitRequest, why: Finding) -> Plan:

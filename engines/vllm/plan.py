@@ -5,26 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from config.catalogue import described_gpu
 from engines.finding import Finding
-from engines.logistics import load_seconds, with_logistics
-from engines.plan import CacheBlocks, Host, Layout, PerGpu, Plan, Pods
+from engines.logistics import with_logistics
+from engines.plan import CacheBlocks, Layout, PerGpu, Plan, Pods
 from engines.request import FitRequest
-from engines.rules.arguments import check_arguments, check_environment
-from engines.rules.deployment import check_volume_size, check_zone, pods_of
-from engines.rules.host import (
-    check_disk,
-    check_host,
-    check_instance_disk,
-    host_memory_bytes,
-    kept_in_host_memory,
-    shared_memory_bytes,
-)
-from engines.rules.image import check_image
+from engines.rules.arguments import check_arguments
+from engines.rules.deployment import pods_of
 from engines.rules.included import check_included
 from engines.rules.layout import check_size
+from engines.rules.machine import check_machine, host_of_ranks
 from engines.rules.unused import check_unused
-from engines.rules.vulnerabilities import check_vulnerabilities
 from engines.verdict import judge, problems_of, warnings_of
 from engines.vllm.arguments import requested_arguments, vllm_arguments, vllm_environment
 from engines.vllm.flags import FLAGS
@@ -85,23 +75,21 @@ def plan_unknown_model(request: FitRequest, why: Finding) -> Plan:
         per_gpu=PerGpu(None, None, None, None, None) if request.gpu else None,
         context=request.max_model_len,
         engine_args=requested_arguments(request, layout),
-        host=_host(request, layout, pods),
+        host=host_of_ranks(request, pods, kv_offload=_offloaded_bytes(request, layout, pods)),
     )
     return with_logistics(plan, request, weights, _START_SECONDS)
 
 
 def _check_machine(request: FitRequest, layout: Layout, pods: Pods, weights: int | None) -> Iterator[Finding]:
-    """Findings about disk, host memory, time to start, and the server's image and environment."""
-    yield from check_image(request, pods.nodes_per_server)
-    yield from check_vulnerabilities(request)
-    yield from check_environment(FLAGS, request.deployment.environment if request.deployment else ())
-    yield from check_zone(request)
-    yield from check_volume_size(request, weights)
-    if weights is not None:
-        yield from check_disk(request, weights)
-        yield from check_instance_disk(request, weights)
-        loading = load_seconds(request, weights, _START_SECONDS)
-        yield from check_host(request, pods.gpus_per_pod, loading, _offloaded_bytes(request, layout, pods))
+    return check_machine(
+        request,
+        FLAGS,
+        pods,
+        weights,
+        ranks=pods.gpus_per_pod,
+        start_seconds=_START_SECONDS,
+        kv_offload=_offloaded_bytes(request, layout, pods),
+    )
 
 
 def _offloaded_bytes(request: FitRequest, layout: Layout, pods: Pods) -> int:
@@ -170,7 +158,12 @@ def _plan(resolved: ResolvedRequest, findings: list[Finding], memory: Memory | N
         engine_args=vllm_arguments(resolved, context),
         engine_env=vllm_environment(resolved),
         stages=tuple(stage.rounded() for stage in memory.stages) if memory else (),
-        host=_host(request, resolved.layout, resolved.pods, resolved.compatibility.masked_directory),
+        host=host_of_ranks(
+            request,
+            resolved.pods,
+            resolved.compatibility.masked_directory,
+            _offloaded_bytes(request, resolved.layout, resolved.pods),
+        ),
         overhead_widened_by=tuple(each.reason for each in unlike_observed(resolved)) if memory else (),
         attention_backend=resolved.backend.name if resolved.backend else None,
         kv_block_tokens=memory.fullest.pool.block_tokens if memory else None,
@@ -190,15 +183,3 @@ def _max_context(resolved: ResolvedRequest, memory: Memory | None) -> int | None
         return None
     longest = memory.longest(worst=True)
     return min(resolved.max_context or longest, longest)
-
-
-def _host(request: FitRequest, layout: Layout, pods: Pods, masked_directory: str | None = None) -> Host:
-    """What a pod needs beside its GPUs; nothing is known of a pod without any."""
-    shared = request.shared_memory_bytes
-    if shared is None:
-        shared = shared_memory_bytes(pods.gpus_per_pod, _offloaded_bytes(request, layout, pods))
-    memory = None
-    if pods.gpus_per_pod:
-        memory = host_memory_bytes(pods.gpus_per_pod, shared) + kept_in_host_memory(request, pods.gpus_per_pod)
-    library = described_gpu(request.gpu).vendor.collective_library if request.gpu else None
-    return Host(shared, memory, library, masked_directory)
