@@ -132,6 +132,7 @@ def _build_engine(workspace: Path, _progress: Progress) -> None:
         ("llama_server.py", "app/llama-server"),
         ("vllm.py", "usr/local/bin/vllm"),
         ("sglang_launch_server.py", "opt/engine/sglang/launch_server.py"),
+        ("ranks.py", "opt/engine/lab/build/image/ranks.py"),
     ):
         (tree / command).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / program, tree / command)
@@ -166,6 +167,7 @@ ENGINE = _piece(
     HERE / "llama_server.py",
     HERE / "vllm.py",
     HERE / "sglang_launch_server.py",
+    HERE / "ranks.py",
     PINS / "images/engine.txt",
     debian.release(),
     *PYTHON_PACKAGES,

@@ -11,11 +11,11 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+
+from lab.build.image import ranks
 
 TOKEN_SECONDS = float(os.environ.get("LAB_TOKEN_SECONDS", "0"))
 """Time for each token of an answer."""
@@ -37,23 +37,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def introduction(flags: argparse.Namespace) -> dict[str, object]:
-    """What a rank says of itself: its files prove that it can read the weights."""
-    files = sorted(path.name for path in Path(flags.model_path).iterdir() if not path.name.startswith("."))
-    return {"rank": flags.node_rank, "host": socket.gethostname(), "address": flags.dist_init_addr, "files": files}
-
-
-def end(reason: str) -> None:
-    """Ends the whole process, whichever thread notices."""
-    print(f"rank lost: {reason}", file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-def told_to_end(connection: socket.socket) -> bool:
-    """Waits until the peer says that it drains, or goes."""
-    try:
-        return connection.recv(1) == b"x"
-    except OSError:
-        return False
+    """What this rank says of itself."""
+    return ranks.introduction(flags.node_rank, flags.dist_init_addr, flags.model_path)
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -70,7 +55,7 @@ class Answers(BaseHTTPRequestHandler):
         self._answer(200 if self.path in known else 404, known.get(self.path))
 
     def do_POST(self) -> None:
-        asked = json.loads(self._body())
+        asked = json.loads(ranks.body(self))
         self.running.add(threading.get_ident())
         time.sleep(TOKEN_SECONDS * asked["max_tokens"])
         right = self.path == "/v1/completions" and asked["model"] == self.flags.served_model_name
@@ -85,37 +70,22 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(content).encode())
 
-    def _body(self) -> bytes:
-        if length := self.headers["Content-Length"]:
-            return self.rfile.read(int(length))
-        content = b""
-        while size := int(self.rfile.readline(), 16):
-            content += self.rfile.read(size)
-            self.rfile.readline()
-        return content
-
     def log_message(self, *_: object) -> None:
         """Probes are not worth a line."""
 
 
 def lead(flags: argparse.Namespace) -> None:
     """Waits for every other rank, then serves."""
-    ranks, connections, draining = {flags.node_rank: introduction(flags)}, list[socket.socket](), threading.Event()
+    draining = threading.Event()
 
-    def watch(connection: socket.socket, rank: object) -> None:
-        told_to_end(connection)
+    def watch(connection: socket.socket, who: str) -> None:
+        ranks.byte_from(connection)
         if not draining.is_set():
-            end(f"rank {rank}")
+            ranks.end(who)
 
-    with socket.create_server(("", int(flags.dist_init_addr.rpartition(":")[2]))) as listener:
-        listener.settimeout(MEET_SECONDS)
-        while len(ranks) < flags.nnodes:
-            connection, _ = listener.accept()
-            came = json.loads(connection.makefile().readline())
-            ranks[came["rank"]] = came
-            connections.append(connection)
-            threading.Thread(target=watch, args=(connection, came["rank"]), daemon=True).start()
-    Answers.flags, Answers.met, Answers.running = flags, [ranks[rank] for rank in sorted(ranks)], set()
+    port = int(flags.dist_init_addr.rpartition(":")[2])
+    met, connections = ranks.gather(introduction(flags), flags.nnodes, port, MEET_SECONDS, watch)
+    Answers.flags, Answers.met, Answers.running = flags, met, set()
 
     def drain() -> None:
         """Ends when no request runs; the kubelet ends what takes longer."""
@@ -127,7 +97,6 @@ def lead(flags: argparse.Namespace) -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=drain).start())
-    print("every rank is here", flush=True)
     ThreadingHTTPServer((flags.host, flags.port), Answers).serve_forever()
 
 
@@ -135,20 +104,8 @@ def follow(flags: argparse.Namespace) -> None:
     """Meets rank 0 and stays as long as it does. SIGTERM is left to rank 0."""
     signal.signal(signal.SIGTERM, lambda *_: print("waiting for rank 0", flush=True))
     host, _, port = flags.dist_init_addr.rpartition(":")
-    deadline = time.monotonic() + MEET_SECONDS
-    while True:
-        try:
-            connection = socket.create_connection((host, int(port)), timeout=5)
-            break
-        except OSError as reason:
-            if time.monotonic() > deadline:
-                end(f"no rank 0 at {flags.dist_init_addr}: {reason}")
-            time.sleep(0.5)
-    connection.settimeout(None)
-    connection.sendall(json.dumps(introduction(flags)).encode() + b"\n")
-    print("met rank 0", flush=True)
-    if not told_to_end(connection):
-        end("rank 0")
+    if ranks.byte_from(ranks.meet(introduction(flags), host, int(port), MEET_SECONDS)) != b"x":
+        ranks.end("rank 0")
 
 
 def main() -> None:

@@ -11,11 +11,11 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+
+from lab.build.image import ranks
 
 FIRST_ANSWER = os.environ.get("LAB_FIRST_ANSWER", "")
 """How the first completion fails, which /health does not show: with HTTP 500, or with the end of the whole process."""
@@ -41,52 +41,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def introduction(flags: argparse.Namespace) -> dict[str, object]:
-    """What a rank says of itself: its files prove that it can read the weights."""
-    files = sorted(path.name for path in Path(flags.model).iterdir() if not path.name.startswith("."))
-    return {"rank": flags.node_rank, "host": socket.gethostname(), "address": flags.master_addr, "files": files}
-
-
-def end(reason: str) -> None:
-    """Ends the whole process, whichever thread notices."""
-    print(f"rank lost: {reason}", file=sys.stderr, flush=True)
-    os._exit(1)
+    """What this rank says of itself."""
+    return ranks.introduction(flags.node_rank, flags.master_addr, flags.model)
 
 
 def watch(connection: socket.socket, who: str) -> None:
     """Ends with an error when the peer goes."""
-    try:
-        gone = not connection.recv(1)
-    except OSError:
-        gone = True
-    if gone:
-        end(who)
-
-
-def body(request: BaseHTTPRequestHandler) -> bytes:
-    """The body of a request, whole or in chunks."""
-    if length := request.headers["Content-Length"]:
-        return request.rfile.read(int(length))
-    content = b""
-    while size := int(request.rfile.readline(), 16):
-        content += request.rfile.read(size)
-        request.rfile.readline()
-    return content
+    if not ranks.byte_from(connection):
+        ranks.end(who)
 
 
 def lead(flags: argparse.Namespace) -> None:
     """Waits for every other rank, then serves."""
-    ranks = {flags.node_rank: introduction(flags)}
-    connections = []
-    with socket.create_server(("", flags.master_port)) as listener:
-        listener.settimeout(READY_SECONDS)
-        while len(ranks) < flags.nnodes:
-            connection, _ = listener.accept()
-            came = json.loads(connection.makefile().readline())
-            ranks[came["rank"]] = came
-            connections.append(connection)
-            threading.Thread(target=watch, args=(connection, f"rank {came['rank']}"), daemon=True).start()
-    met = [ranks[rank] for rank in sorted(ranks)]
-
+    met, _connections = ranks.gather(introduction(flags), flags.nnodes, flags.master_port, READY_SECONDS, watch)
     running: set[int] = set()
 
     def drain() -> None:
@@ -107,9 +74,9 @@ def lead(flags: argparse.Namespace) -> None:
             self.wfile.write(json.dumps(known.get(self.path)).encode())
 
         def do_POST(self) -> None:
-            asked = json.loads(body(self))
+            asked = json.loads(ranks.body(self))
             if FIRST_ANSWER == "end":
-                end("the first request")
+                ranks.end("the first request")
             right = self.path == "/v1/completions" and asked["model"] == flags.served_model_name
             running.add(threading.get_ident())
             time.sleep(TOKEN_SECONDS * asked["max_tokens"])
@@ -123,25 +90,12 @@ def lead(flags: argparse.Namespace) -> None:
         def log_message(self, *_: object) -> None:
             """Probes are not worth a line."""
 
-    print("every rank is here", flush=True)
     ThreadingHTTPServer(("", flags.port), Answers).serve_forever()
 
 
 def follow(flags: argparse.Namespace) -> None:
     """Meets rank 0 and stays as long as it does."""
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            connection = socket.create_connection((flags.master_addr, flags.master_port), timeout=5)
-            break
-        except OSError as reason:
-            if time.monotonic() > deadline:
-                end(f"no rank 0 at {flags.master_addr}: {reason}")
-            time.sleep(0.5)
-    connection.settimeout(None)
-    connection.sendall(json.dumps(introduction(flags)).encode() + b"\n")
-    print("met rank 0", flush=True)
-    watch(connection, "rank 0")
+    watch(ranks.meet(introduction(flags), flags.master_addr, flags.master_port, READY_SECONDS), "rank 0")
 
 
 def main() -> None:
