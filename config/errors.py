@@ -33,6 +33,8 @@ def _sentence(fault: ErrorDetails, model: type[BaseModel]) -> str:
             return f"{key}: is not a known key: expected {_alternatives(fault, model)}"
         case "value_error":
             return f"{key}: {value} {fault['ctx']['error']}"
+        case "model_type" if fault["input"] in ("", None):
+            return f"{key}: is empty: expected {_expectation(fault)}"
         case _:
             return f"{key}: {value} is not valid: expected {_expectation(fault)}"
 

@@ -102,7 +102,12 @@ def sections_of(text: str, path: Path) -> dict[str, Any]:
     config = (document or {}).get("config") if isinstance(document or {}, dict) else None
     if not isinstance(config, dict):
         raise StackError([f"{path}: expected an object named config with heavylift: keys"])
-    values = {key.removeprefix(NAMESPACE): value for key, value in config.items() if str(key).startswith(NAMESPACE)}
+    # Pulumi gives the program an empty text for a key without a value.
+    values = {
+        key.removeprefix(NAMESPACE): "" if value is None else value
+        for key, value in config.items()
+        if str(key).startswith(NAMESPACE)
+    }
     if plain := [key for key in SECRETS if isinstance(values.pop(key, None), str)]:
         raise StackError(
             [f"{NAMESPACE}{key}: is in plain text: set it with `pulumi config set --secret`" for key in plain]

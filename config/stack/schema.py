@@ -37,7 +37,7 @@ _SECRETS = _secret(HUB_TOKEN, "Token of the model hub") | _secret(API_KEY, "API 
 def stack_file_schema() -> dict[str, Any]:
     """The JSON schema (2020-12) of a `Pulumi.<stack>.yaml` file."""
     schema = StackConfig.model_json_schema()
-    keys = {f"{NAMESPACE}{name}": value for name, value in schema["properties"].items()}
+    keys = {f"{NAMESPACE}{name}": _without_null(value) for name, value in schema["properties"].items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Pulumi.<stack>.yaml of heavylift",
@@ -54,6 +54,15 @@ def stack_file_schema() -> dict[str, Any]:
         "required": ["config"],
         "$defs": schema["$defs"],
     }
+
+
+def _without_null(section: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a section that may be left out, and not be empty: Pulumi makes an empty one a text."""
+    match section:
+        case {"anyOf": [described, {"type": "null"}], "description": description}:
+            return {**described, "description": description}
+        case _:
+            return section
 
 
 def schema_text() -> str:

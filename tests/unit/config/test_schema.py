@@ -33,8 +33,7 @@ def test_every_key_of_a_stack_file_is_one_that_the_editor_completes(path: Path) 
     schema = stack_file_schema()
     keys = schema["properties"]["config"]["properties"]
     for name, value in yaml.safe_load(path.read_text())["config"].items():
-        described = keys[name] if "$ref" in keys[name] else keys[name]["anyOf"][0]  # an optional section
-        section = schema["$defs"][described["$ref"].rsplit("/", 1)[1]]
+        section = schema["$defs"][keys[name]["$ref"].rsplit("/", 1)[1]]
         assert set(value) <= set(section["properties"])
         assert section["additionalProperties"] is False
 

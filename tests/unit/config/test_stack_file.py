@@ -7,6 +7,7 @@ import pytest
 from config.errors import StackError
 from config.stack.file import read_sections, read_stack_file
 from config.stack.overrides import overridden
+from config.stack.sections import StackConfig
 
 MINIMAL = """
 encryptionsalt: v1:salt
@@ -74,6 +75,16 @@ def test_overriding_leaves_what_was_given_unchanged() -> None:
 
 def test_a_section_that_is_no_object_is_left_for_the_reader_to_refuse() -> None:
     assert overridden({"stage": "text"}, {"HEAVYLIFT_STAGE_IMAGE": "mine"}) == ({"stage": "text"}, [])
+
+
+@pytest.mark.parametrize("section", StackConfig.model_fields)
+@pytest.mark.parametrize("empty", ["", " ~", ' ""'])
+def test_an_empty_section_is_refused_as_the_program_refuses_it(section: str, empty: str, tmp_path: Path) -> None:
+    """`pulumi stack init` writes `""` for it, and the program gets that text."""
+    without = "".join(line for line in MINIMAL.splitlines(keepends=True) if f"heavylift:{section}:" not in line)
+    with pytest.raises(StackError) as caught:
+        read_stack_file(written(tmp_path, f"{without}  heavylift:{section}:{empty}\n"))
+    assert caught.value.faults[0] == f"heavylift:{section}: is empty: expected an object, its keys indented below"
 
 
 def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path: Path) -> None:
