@@ -22,8 +22,6 @@ from tests.prove.server import EnginePod
 REPOSITORY, REVISION = "Qwen/Qwen3-0.6B", "1" * 40
 """A model of the catalogue: the planner computes arguments for it, and the hub of the lab has the tiny one."""
 CONTEXT = 32768
-DRAIN_SECONDS = 300
-"""How much longer a stream takes than the last one did is not known on a busy machine."""
 API_KEY = "sample-key-of-32-characters-0001"
 WEIGHTS = "/var/lib/heavylift/weights"
 ON_A_CPU = {
@@ -72,7 +70,6 @@ class Scenario:
                 "cpus": None,
                 "memory": "10Gi",
                 "enforce_eager": True,
-                "drain": DRAIN_SECONDS,
                 "environment": ON_A_CPU,
             },
             "promotion": None,
