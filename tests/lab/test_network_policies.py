@@ -77,7 +77,7 @@ def stack(enforcing: Lab, hub: HubClient, tmp_path_factory: pytest.TempPathFacto
         cluster={"namespace": NAMESPACE},
         nodes={"names": list(REAL), "driver": None, "fabric": None},
         model={"repository": "acme/model", "revision": FIRST},
-        weights={"path": ROOT, "size": "1Gi"},
+        weights={"path": ROOT, "size": "1Gi", "keep_newest": 1},
         stage={"lock": LOCK, "fan_out": True},
         engine={"cpus": None, "memory": "256Mi", "max_model_len": 4096, "mm_encoder_tp_mode": None, "drain": 0},
     )
@@ -153,13 +153,35 @@ def test_who_reaches_what(enforcing: Lab, stack: Project) -> None:
     assert table() == by_default
     assert reaches(NAMESPACE, "chat", reaches.address(OUTSIDE, "stranger"), LISTENER), "others are not closed"
 
-    stack.configure(network={"from": [{"pods": {"app": "chat"}}]})
-    narrowed = stack.up()
-    assert narrowed.status == 0, narrowed
-    expected = by_default | {("neighbour", "API"): False, ("stranger", "API"): False}
+    stack.configure(network={"from": [{"pods": {"app": "chat"}}], "media": True})
+    changed = stack.up()
+    assert changed.status == 0, changed
+    narrowed = {("neighbour", "API"): False, ("stranger", "API"): False}
+    expected = by_default | narrowed | {("leader", "stranger"): True, ("worker", "stranger"): True}
     deadline = time.monotonic() + 30
     while (seen := table()) != expected:
         assert time.monotonic() < deadline, {place: each for place, each in seen.items() if each != expected[place]}
     leader, _ = server_pods(kubectl)
     models = kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{leader}:{API}/proxy/v1/models")
     assert json.loads(models)["data"], "the API server gets through, by its addresses"
+
+
+def test_pruning_works_without_any_network(enforcing: Lab, stack: Project) -> None:
+    """A pod with the labels of the Jobs' pods stays long enough to be asked."""
+    kubectl = Kubectl(enforcing.site.kubeconfig)
+    jobs = kubectl.get("jobs", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=prune")["items"]
+    assert len(jobs) == len(REAL), "one for each node"
+    for job in jobs:
+        kubectl.wait("job", job["metadata"]["name"], "-n", NAMESPACE, "--for=condition=Complete")
+    labels = jobs[0]["spec"]["template"]["metadata"]["labels"]
+    own = {key: value for key, value in labels.items() if key.startswith("app.kubernetes.io/")}
+    pruner, other = client("pruner", "real-0"), client("other", "real-1")
+    pruner["metadata"]["labels"] = own
+    kubectl.apply(pruner, other, namespace=NAMESPACE)
+    for pod in ("pruner", "other"):
+        kubectl.wait("pod", pod, "-n", NAMESPACE, "--for=condition=Ready")
+    reaches = Reaching(kubectl)
+    to_pruner, to_other = (reaches.address(NAMESPACE, pod) for pod in ("pruner", "other"))
+    assert not reaches(NAMESPACE, "pruner", to_other, LISTENER)
+    assert not reaches(NAMESPACE, "other", to_pruner, LISTENER)
+    assert reaches(NAMESPACE, "other", to_other, LISTENER), "the listener listens"
