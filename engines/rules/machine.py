@@ -47,7 +47,8 @@ def check_machine(
     if weights is not None:
         yield from check_disk(request, weights)
         yield from check_instance_disk(request, weights)
-        yield from check_host(request, ranks, load_seconds(request, weights, start_seconds), kv_offload)
+        loading = load_seconds(request, weights, start_seconds)
+        yield from check_host(request, ranks, pods.nodes_per_server, loading, kv_offload)
 
 
 def needs_llama_cpp(model: ModelSpec) -> Finding:
@@ -65,7 +66,7 @@ def host_of_ranks(request: FitRequest, pods: Pods, masked_directory: str | None 
     """What a pod with one process per GPU needs beside them; nothing is known of a pod without any."""
     gpus, shared = pods.gpus_per_pod, request.shared_memory_bytes
     if shared is None:
-        shared = shared_memory_bytes(gpus, kv_offload)
+        shared = shared_memory_bytes(gpus, pods.nodes_per_server, kv_offload)
     memory = host_memory_bytes(gpus, shared) + kept_in_host_memory(request, gpus) if gpus else None
     library = described_gpu(request.gpu).vendor.collective_library if request.gpu else None
     return Host(shared, memory, library, masked_directory)

@@ -50,6 +50,13 @@ def test_memory_and_shared_memory_of_a_pod_are_those_of_its_own_gpus() -> None:
     assert layout.host.memory_bytes == (16 + 6 * 12 + 6 * 2) * GIB
 
 
+def test_the_one_gpu_of_each_pod_of_a_group_gets_shared_memory() -> None:
+    """vLLM 0.32.0 ended in such a leader: "160 MiB required, 64 MiB free" (`make prove-vllm`)."""
+    layout = plan("llama-3.1-8b", "h100", nodes=2, gpus_per_node=1, tensor_parallel=2)
+    assert layout.pods == Pods(gpus_per_pod=1, pods_per_server=2, nodes_per_server=2)
+    assert layout.host.shared_memory_bytes == 2 * GIB
+
+
 def test_a_tensor_parallel_group_that_ends_on_another_node_is_said() -> None:
     settings = {"nodes": 2, "fabric": "efa", "pipeline_parallel": 3}
     assert "tensor_parallel_across_nodes" in warning_codes(plan("kimi-k2.5", "h100", tensor_parallel=4, **settings))
