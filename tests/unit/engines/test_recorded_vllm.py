@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from components.network.policies import server_policy
 from config.stack.sections import Network
 from engines import vllm
@@ -61,13 +63,18 @@ def test_the_preview_names_the_paths_that_compute_or_show_what_is_served_without
     assert opened - SAY_LITTLE == set(KEYED.open_paths)
 
 
-def reached_by_anybody() -> set[str]:
-    """Ports of a server's only pod that its NetworkPolicy leaves open to every pod."""
-    policy = server_policy({"app": "server"}, PORT, Network(), (), is_group=False)
+def reached_by_anybody(*, is_group: bool) -> set[str]:
+    """Ports of a server's pods that their NetworkPolicy leaves open to every pod."""
+    policy = server_policy({"app": "server"}, PORT, Network(), (), is_group=is_group)
     return {str(port["port"]) for rule in policy["ingress"] if "from" not in rule for port in rule["ports"]}
 
 
-def test_what_the_only_pod_listens_on_is_the_api_or_closed_to_other_pods() -> None:
-    listening = recorded("listening-one-node.json")["alone"]
-    assert listening["pod"]["random"], "ports that no rule could name"
-    assert set(listening["everywhere"]) & reached_by_anybody() == {str(PORT)}
+@pytest.mark.parametrize(("name", "answers"), [("one-node", "alone"), ("two-nodes", "leader")])
+def test_what_a_server_listens_on_is_the_api_or_closed_to_other_pods(name: str, answers: str) -> None:
+    pods = recorded(f"listening-{name}.json")
+    assert all(pod["pod"]["random"] for pod in pods.values()), "ports that no rule could name"
+    everywhere = {role: set(pod.get("everywhere", {})) for role, pod in pods.items()}
+    reached = reached_by_anybody(is_group=name == "two-nodes")
+    assert {role: ports & reached for role, ports in everywhere.items()} == {
+        role: {str(PORT)} if role == answers else set() for role in pods
+    }
