@@ -21,6 +21,8 @@ from stager.volume import RESERVED_BYTES, free_bytes
 
 PARTS = f"{OWN_DIRECTORY}/parts"
 NOTES_SUFFIX = ".checkpoints"
+COPY_SUFFIX = ".copy"
+"""Of a copy that is not complete; a run that is killed leaves it."""
 COPY_BYTES = 64 * 1024 * 1024
 # Earlier stagers kept incomplete files beside the others.
 OLD_CHECKPOINTS = f"{OWN_DIRECTORY}/checkpoints"
@@ -50,7 +52,12 @@ class Parts:
         tree.keep_open(self._folder)
         others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
         self._others = [f"{PARTS}/{other}" for other in others]
-        self._found = {name for folder in (self._folder, *self._others) for name in tree.names(folder)}
+        for folder in (self._folder, *self._others):
+            for name in tree.names(folder):
+                if name.endswith(COPY_SUFFIX):
+                    tree.unlink(f"{folder}/{name}")
+                else:
+                    self._found.add(name)
         self._old = {path for path in tree.files() if path.endswith(OLD_PART_SUFFIX)}
 
     def left(self, file: RemoteFile) -> bool:
@@ -114,7 +121,8 @@ class Parts:
             self._tree.unlink(file.path)
 
     def _copy(self, source: str, target: str, watch: Callable[[int], None]) -> None:
-        """Copy a file as it is on the disk, unless there is no room."""
+        """Copy a file as it is on the disk, unless there is no room; `target` appears once it is complete."""
+        fresh = target + COPY_SUFFIX
         try:
             theirs = self._tree.open(source)
         except FileNotFoundError:
@@ -123,15 +131,16 @@ class Parts:
             size = os.fstat(theirs).st_size
             if os.fstat(theirs).st_blocks * 512 + RESERVED_BYTES > free_bytes(self._tree.root):
                 return
-            mine = self._tree.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            mine = self._tree.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 _copy_content(theirs, mine, size, watch)
             finally:
                 os.close(mine)
+            self._tree.rename(fresh, target)
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            self._tree.unlink(target)
+            self._tree.unlink(fresh)
         finally:
             os.close(theirs)
 

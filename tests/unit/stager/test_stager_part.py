@@ -173,6 +173,24 @@ def test_a_predecessor_that_may_still_write_reaches_nothing_of_its_successor(tmp
     assert part.path.read_bytes() == content
 
 
+@pytest.mark.parametrize("looks", range(1, 5))
+def test_a_takeover_that_was_interrupted_is_made_anew(tmp_path: Path, content: bytes, looks: int) -> None:
+    """A holder copies checkpoints and bytes, and is stopped as it looks for the first, second, … time."""
+    interrupted(tmp_path, content, BLOCK_BYTES)
+    calls = itertools.count(1)
+
+    def stop(_: int) -> None:
+        if next(calls) == looks:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        part_of(tmp_path, content, number=2).open(stop)
+    part = part_of(tmp_path, content, number=3, given_back=2)
+    part.open(ignore)
+    assert part.hashed == BLOCK_BYTES
+    assert {path.suffix for path in tmp_path.glob(".heavylift/parts/3/*")} == {"", ".checkpoints"}
+
+
 def test_without_room_for_a_copy_what_was_left_is_given_up(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
