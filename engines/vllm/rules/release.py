@@ -20,6 +20,7 @@ def check_engine(resolved: ResolvedRequest) -> Iterator[Finding]:
     """Findings about the release and its arguments."""
     yield from _release(resolved)
     yield from _drain(resolved)
+    yield from _kept_cache(resolved)
     yield from _queue(resolved)
     yield from _offload(resolved)
     yield from _reader(resolved)
@@ -134,6 +135,22 @@ def _drain(resolved: ResolvedRequest) -> Iterator[Finding]:
             "drain_not_supported",
             f"vLLM {resolved.version} aborts running requests when a pod terminates: engine.drain needs "
             f"{DRAINS_SINCE} or newer.",
+        )
+
+
+_KEEPS_CACHE_SINCE = Version(0, 32, 0)
+
+
+def _kept_cache(resolved: ResolvedRequest) -> Iterator[Finding]:
+    """Ranks of which only some find FlashInfer's tuning wait for one another.
+
+    github.com/vllm-project/vllm/issues/57423; 0.32.0 reads the tuning only if every rank finds its own.
+    """
+    if resolved.request.keep_cache and resolved.layout.gpus > 1 and resolved.version < _KEEPS_CACHE_SINCE:
+        yield warning(
+            "kept_cache_may_hang",
+            f"weights.cache: with several GPUs, some releases before vLLM {_KEEPS_CACHE_SINCE} hang when a server "
+            f"starts a second time and FlashInfer tunes its kernels; {resolved.version} may be one of them.",
         )
 
 

@@ -173,3 +173,11 @@ def test_a_zone_that_does_not_offer_the_instance_type_is_a_warning(zone: str, wa
     found = [warning.message for warning in asked.warnings if warning.code == "zone_not_offered"]
     assert bool(found) is warned
     assert all("it lists use2-az1, use2-az2, use2-az3" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("version", "gpus", "warned"), [("0.31.0", 8, True), ("0.32.0", 8, False), ("0.31.0", 1, False)]
+)
+def test_a_kept_cache_is_warned_of_where_ranks_may_wait_for_one_another(version: str, gpus: int, warned: bool) -> None:
+    planned = plan("llama-3.1-8b", "h100", gpus_per_node=gpus, engine_version=version, keep_cache=True)
+    assert ("kept_cache_may_hang" in warning_codes(planned)) is warned
