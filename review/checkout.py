@@ -87,9 +87,11 @@ def extracted_base(target: str, reference: str) -> Iterator[Base]:
     commit = common or target
     with TemporaryDirectory(prefix="heavylift-review-") as folder:
         left_out = [f":(exclude,glob){package}/**/*.py" for package in NOT_PLANNED]
-        archive = subprocess.Popen(["git", "archive", "--format=tar", commit, *left_out], stdout=subprocess.PIPE)
-        unpacked = subprocess.run(["tar", "-xf", "-", "-C", folder], stdin=archive.stdout, check=False)
-        if archive.wait() or unpacked.returncode:
+        command = ["git", "archive", "--format=tar", commit, *left_out]
+        # The end of the block closes the pipe: git archive would wait forever for a tar that has failed.
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as archive:
+            unpacked = subprocess.run(["tar", "-xf", "-", "-C", folder], stdin=archive.stdout, check=False)
+        if archive.returncode or unpacked.returncode:
             raise ReviewError(f"--base {reference}: git archive cannot extract {commit}")
         yield Base(Path(folder), commit, note)
 

@@ -38,6 +38,7 @@ def review(program: Path, *arguments: str, **environment: str) -> subprocess.Com
         text=True,
         check=False,
         env={**os.environ, **environment},
+        timeout=300,  # a command that waits forever fails the test
     )
 
 
@@ -205,6 +206,16 @@ def test_an_unknown_base_is_one_line(program: Path, base: str) -> None:
     ended = review(program, f"--base={base}")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"review plan: --base {base}: git knows no such commit")
+
+
+def test_a_base_that_cannot_be_unpacked_is_one_line(program: Path, tmp_path: Path) -> None:
+    tar = tmp_path / "bin" / "tar"
+    tar.parent.mkdir()
+    tar.write_text("#!/bin/sh\nexit 1\n")  # as on a full disk, before it has read the whole archive
+    tar.chmod(0o755)
+    ended = review(program, "--base", "main", PATH=f"{tar.parent}{os.pathsep}{os.environ['PATH']}")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("review plan: --base main: git archive cannot extract ")
 
 
 def test_outside_of_a_repository_it_says_what_is_missing(committed: Path, tmp_path: Path) -> None:
