@@ -68,9 +68,9 @@ class Site:
         """Whether the lab has its own namespaces. Nodes that run containers need them."""
         return self.subnet is not None
 
-    def host(self, last: int, third: int = 0) -> str:
-        """The address 10.n.<third>.<last>."""
-        return f"10.{self.subnet}.{third}.{last}"
+    def host(self, last: int) -> str:
+        """The address 10.n.0.<last>."""
+        return f"10.{self.subnet}.0.{last}"
 
     @property
     def address(self) -> str:

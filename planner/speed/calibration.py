@@ -141,10 +141,10 @@ def judged(
     return tuple(found)
 
 
-def width_that_holds(found: Sequence[Judged], share: float = _INSIDE) -> float:
-    """The width of a range, to one decimal upwards, that holds a share of what was judged."""
+def width_that_holds(found: Sequence[Judged]) -> float:
+    """The width of a range, to one decimal upwards, that holds the share `_INSIDE` of what was judged."""
     distances = sorted(abs(log(each.ratio)) for each in found)
-    furthest = distances[min(len(distances) - 1, int(share * len(distances)))]
+    furthest = distances[min(len(distances) - 1, int(_INSIDE * len(distances)))]
     return int(10 * exp(2 * furthest) + 1) / 10
 
 

@@ -39,13 +39,13 @@ def repository_not_found(*, authenticated: bool) -> Refusal:
     return Refusal(401, "Invalid username or password.", "RepoNotFound")
 
 
-def gated(name: str, *, authenticated: bool, commit: str | None = None) -> Refusal:
+def gated(name: str, *, authenticated: bool) -> Refusal:
     """The repository is gated, and the request has no token that may read it."""
     if authenticated:
         words = f"and you are not in the authorized list. Visit https://huggingface.co/{name} to ask for access."
-        return Refusal(403, f"Access to model {name} is restricted {words}", "GatedRepo", commit)
+        return Refusal(403, f"Access to model {name} is restricted {words}", "GatedRepo")
     words = "You must have access to it and be authenticated to access it. Please log in."
-    return Refusal(401, f"Access to model {name} is restricted. {words}", "GatedRepo", commit)
+    return Refusal(401, f"Access to model {name} is restricted. {words}", "GatedRepo")
 
 
 def revision_not_found(revision: str) -> Refusal:
