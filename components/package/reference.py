@@ -6,6 +6,7 @@ from pathlib import Path
 from pulumi.provider.experimental.analyzer import Analyzer, AnalyzeResult, PropertyDefinition
 
 from components.package import COMPONENTS, PACKAGE
+from config.stack.reference import one_line
 
 REFERENCE_FILE = Path(__file__).resolve().parents[2] / "docs/components.md"
 OPENING_FILE = Path(__file__).parent / "opening.md"
@@ -20,7 +21,7 @@ def reference() -> str:
 
 def _components(schema: AnalyzeResult) -> Iterator[str]:
     for name, component in schema["component_definitions"].items():
-        yield f"## {name}\n\n{_sentence(component.description)}\n"
+        yield f"## {name}\n\n{one_line(component.description)}\n"
         yield from _table("argument", component.inputs)
         yield from _table("output", component.outputs)
 
@@ -28,7 +29,7 @@ def _components(schema: AnalyzeResult) -> Iterator[str]:
 def _types(schema: AnalyzeResult) -> Iterator[str]:
     yield "## Types of arguments and outputs\n"
     for name, definition in sorted(schema["type_definitions"].items()):
-        yield f"### {name}\n\n{_sentence(definition.description)}\n"
+        yield f"### {name}\n\n{one_line(definition.description)}\n"
         if definition.enum:
             yield f"One of {', '.join(f'`{member.value}`' for member in definition.enum)}.\n"
         else:
@@ -39,7 +40,7 @@ def _table(heading: str, properties: Mapping[str, PropertyDefinition]) -> Iterat
     yield f"| {heading} | type | meaning |\n|---|---|---|"
     for name, definition in properties.items():
         required = " **(required)**" if heading != "output" and not definition.optional else ""
-        yield f"| `{name}` | {_type(definition)}{required} | {_sentence(definition.description)} |"
+        yield f"| `{name}` | {_type(definition)}{required} | {one_line(definition.description)} |"
     yield ""
 
 
@@ -52,10 +53,6 @@ def _type(definition: PropertyDefinition) -> str:
         name = definition.ref.rsplit(":", 1)[-1]
         return "anything" if name.endswith("/Any") else f"[{name}](#{name.lower()})"
     return definition.type.value if definition.type else "anything"
-
-
-def _sentence(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ def reference() -> str:
 def _sections() -> Iterator[str]:
     for name, field in StackConfig.model_fields.items():
         for section in _classes(field.annotation):
-            yield f"## {NAMESPACE}{name}\n\n{_sentence(section.__doc__)}\n"
+            yield f"## {NAMESPACE}{name}\n\n{one_line(section.__doc__)}\n"
             yield _table(section)
     for name, section in _INNER.items():
-        yield f"### {name}\n\n{_sentence(section.__doc__)}\n"
+        yield f"### {name}\n\n{one_line(section.__doc__)}\n"
         yield _table(section)
 
 
@@ -91,7 +91,7 @@ def _classes(annotation: Any) -> Iterator[type[Section]]:
 
 def _table(section: type[Section]) -> str:
     rows = [
-        f"| `{field.alias or name}` | {_type(field.annotation)} | {_default(field)} | {_sentence(field.description)} |"
+        f"| `{field.alias or name}` | {_type(field.annotation)} | {_default(field)} | {one_line(field.description)} |"
         for name, field in section.model_fields.items()
     ]
     return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
@@ -125,7 +125,8 @@ def _default(field: FieldInfo) -> str:
     return ", ".join(f"`{each}`" for each in default) if isinstance(default, tuple) else f"`{default}`"
 
 
-def _sentence(text: str | None) -> str:
+def one_line(text: str | None) -> str:
+    """A description on one line, as a cell of a Markdown table needs it. None: empty."""
     return " ".join((text or "").split()).replace("|", "\\|")
 
 
