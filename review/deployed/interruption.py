@@ -135,8 +135,11 @@ def _download(steps: Sequence[Step], before: StackAt, after: StackAt) -> str:
     size = staged_bytes(before)
     again = f"{gigabytes(size)} are downloaded again" if size else "the weights are downloaded again"
     weights = _section(before, "weights")
-    if _identity(before) != _identity(after) and _section(after, "weights").get("keep_newest") == 1:
-        return f"{again}, since weights.keep_newest is 1"
+    if _section(after, "weights").get("keep_newest") == 1:
+        if _model(before) != _model(after):
+            return f"{again}, since weights.keep_newest is 1"
+        if _draft(before) and _draft(after) and _draft(before) != _draft(after):
+            return "the draft model is downloaded again, since weights.keep_newest is 1"
     if any(step.kind == "NodeGroup" and step.operation in ("delete", "replace") for step in steps):
         return f"{again}, since the old nodes' disks are deleted with them"
     gone = [step for step in steps if step.kind in _VOLUMES and step.operation in ("delete", "replace")]
@@ -147,9 +150,19 @@ def _download(steps: Sequence[Step], before: StackAt, after: StackAt) -> str:
     return stays
 
 
-def _identity(stack: StackAt) -> list[Any]:
-    model = _section(stack, "model")
-    return [model.get(key) for key in ("repository", "revision", "include")]
+def _model(stack: StackAt) -> list[Any]:
+    """What identifies the weights of the model."""
+    return _identity(_section(stack, "model"))
+
+
+def _draft(stack: StackAt) -> list[Any] | None:
+    """What identifies the weights of the draft model. None: the stack has none."""
+    draft = _section(stack, "model").get("draft")
+    return _identity(draft) if isinstance(draft, dict) else None
+
+
+def _identity(weights: Mapping[str, Any]) -> list[Any]:
+    return [weights.get(key) for key in ("repository", "revision", "include")]
 
 
 def _of_pods(path: str) -> bool:

@@ -74,6 +74,13 @@ CLAIM = stack(weights={"kind": "claim", "retain": False})
             "595.2 GB are downloaded again, since weights.keep_newest is 1",
         ),
         (
+            [step("update", "Deployment", TEMPLATE)],
+            stack(model={"revision": "a", "draft": {"revision": "a"}}),
+            stack(model={"revision": "a", "draft": {"revision": "b"}}, weights={"kind": "local", "keep_newest": 1}),
+            "serving stops",
+            "the draft model is downloaded again, since weights.keep_newest is 1",
+        ),
+        (
             [
                 step("update", "Deployment", TEMPLATE),
                 step("replace", "PersistentVolumeClaim", component="WeightVolume"),
