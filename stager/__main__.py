@@ -102,6 +102,7 @@ def _stage(options: argparse.Namespace, stop_event: threading.Event) -> None:
         allow_unpinned=options.allow_unpinned,
         user=options.user,
         streams=options.streams,
+        processes=options.processes,
         stall_seconds=options.stall_seconds,
         lease_seconds=options.lease_seconds,
         fleet=membership(options),

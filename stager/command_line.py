@@ -18,6 +18,7 @@ from stager.source_name import HUB, is_web_address
 from stager.stage_request import (
     DEFAULT_STALL_SECONDS,
     FLEET_SECRET,
+    MOST_PROCESSES,
     PEER_TIMEOUT_SECONDS,
     Membership,
     default_mirror_streams,
@@ -62,6 +63,12 @@ def _add_stage(subcommands: Subcommands[argparse.ArgumentParser]) -> argparse.Ar
     )
     _add_lease(subcommand)
     _add_sources(subcommand, None, "as many as the line rewards")
+    subcommand.add_argument(
+        "--processes",
+        type=_between(int, 1, MOST_PROCESSES),
+        help="processes that fetch whole files (default: by cores and memory, if 1 GiB or more is missing; with --peer "
+        "always 1)",
+    )
     subcommand.add_argument(
         "--native-xet",
         action="store_true",

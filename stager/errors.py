@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class StagerError(Exception):
     """Ends the run; the text is one line for the log and `pulumi up`."""
+
+
+class FilesFailed(StagerError):
+    """Ends the run: some files cannot be had, or are wrong wherever they come from.
+
+    `failures`: the reason of each path.
+    """
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{path}: {reason}" for path, reason in sorted(failures.items())))
+        self.failures = dict(failures)
 
 
 class WrongUsage(StagerError):

@@ -157,10 +157,14 @@ class Lease:
         if self._heart.ident is not None:
             self._heart.join(timeout=self._bump_seconds)
 
+    @property
+    def renewed_at(self) -> float:
+        """The last renewal, in seconds of the monotonic clock, which all processes of a machine share."""
+        return self._bumped
+
     def require(self) -> None:
         """Raise `StagerError` unless this process surely holds the lease; cheap: call it before every write."""
-        if time.monotonic() - self._bumped > self._abandoned_seconds - self._bump_seconds:
-            raise Unanswered(f"{self._directory}: the lease could not be renewed in time; another stager may go on")
+        require_renewed(self._directory, self._bumped, self._abandoned_seconds)
 
     def _acquire(self) -> None:
         waited_for: Claim | None = None
@@ -268,6 +272,15 @@ class Lease:
             os.pwrite(descriptor, self._content(released=released), 0)
         finally:
             os.close(descriptor)
+
+
+def require_renewed(directory: Path, renewed_at: float, seconds: float) -> None:
+    """Raise `Unanswered` if the lease of `directory`, renewed at `renewed_at`, may soon be another stager's.
+
+    `renewed_at`: as `Lease.renewed_at`; `seconds`: as in `Lease`.
+    """
+    if time.monotonic() - renewed_at > seconds - seconds / BUMPS_PER_LEASE:
+        raise Unanswered(f"{directory}: the lease could not be renewed in time; another stager may go on")
 
 
 def _lease(number: int) -> str:

@@ -29,7 +29,10 @@ OLD_CHECKPOINTS = f"{OWN_DIRECTORY}/checkpoints"
 
 
 class Parts:
-    """The folder of the holder with the lease's `number` in `tree`; `prepare` makes it."""
+    """The folder of the holder with the lease's `number` in `tree`.
+
+    `prepare` makes it; a worker process calls `look` instead, once the folder is there.
+    """
 
     def __init__(self, tree: Tree, number: int) -> None:
         self._tree = tree
@@ -49,15 +52,19 @@ class Parts:
             with contextlib.suppress(FileNotFoundError):
                 tree.rename(f"{PARTS}/{given_back}", self._folder)
         tree.make_folder(self._folder)
-        tree.keep_open(self._folder)
-        others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
-        self._others = [f"{PARTS}/{other}" for other in others]
+        self.look()
         for folder in (self._folder, *self._others):
             for name in tree.names(folder):
                 if name.endswith(COPY_SUFFIX):
                     tree.unlink(f"{folder}/{name}")
-                else:
-                    self._found.add(name)
+
+    def look(self) -> None:
+        """Find what earlier holders left."""
+        tree = self._tree
+        tree.keep_open(self._folder)
+        others = sorted(int(name) for name in tree.names(PARTS) if name.isdecimal() and int(name) != self._number)
+        self._others = [f"{PARTS}/{other}" for other in others]
+        self._found = {name for folder in (self._folder, *self._others) for name in tree.names(folder)}
         self._old = {path for path in tree.files() if path.endswith(OLD_PART_SUFFIX)}
 
     def left(self, file: RemoteFile) -> bool:

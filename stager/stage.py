@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from stager.completion import checked, renew_manifest, withdraw_manifest, write_manifest
 from stager.environment import require_usable_environment
 from stager.errors import StagerError, WrongUsage
+from stager.fetch import new_transfer
 from stager.lease import Lease
 from stager.listing import FULL_COMMIT, OLD_PART_SUFFIX, Listing, RemoteFile, select
 from stager.lockfile import read_lock
@@ -31,15 +32,13 @@ from stager.manifest import (
 )
 from stager.part import Part
 from stager.parts import Parts
+from stager.processes import process_count, usable_cores
 from stager.progress import Progress
-from stager.ranges import RangeReader
 from stager.retry import JOB_RETRIES
-from stager.source import sources
 from stager.source_name import HUB, require_names
-from stager.source_pool import SourcePool
 from stager.stage_request import StageRequest
-from stager.stopping import pause_until, unless_stopped
-from stager.streams import StreamCount
+from stager.stopping import unless_stopped
+from stager.streams import StreamCount, memory_bytes
 from stager.transfer import Transfer
 from stager.tree import Tree
 from stager.tree_check import foreign_entries
@@ -57,6 +56,8 @@ def stage(request: StageRequest, progress: Progress, stop_event: threading.Event
     require_names(request.sources)
     if request.native_xet and request.sources[0] != HUB:
         raise WrongUsage(f"--native-xet with --source {request.sources[0]} first: expected {HUB} to be asked first")
+    if request.fleet and (request.processes or 1) > 1:
+        raise WrongUsage(f"--processes {request.processes} with --peer: expected 1, which serves the other nodes too")
     locked = _locked_listing(request)
     make_directory(request.directory)
     try:
@@ -253,33 +254,45 @@ def _transfer(
     tree = lease.tree
     making = Parts(tree, lease.number)
     making.prepare(lease.given_back)
-    streams = StreamCount(fixed=request.streams)
-    reader = RangeReader(streams=streams.most, stall_seconds=request.stall_seconds)
     parts = [Part(tree, making, file) for file in listing.files]
-    asked, pause = sources(request.sources, listing, reader), pause_until(stop_event)
-    if sharing:
-        kept = {part.file.path for part in parts if part.bytes_on_disk}
-        source_pool: SourcePool = sharing.source_pool(asked, kept, say=progress.say, pause=pause)
-    else:
-        source_pool = SourcePool(asked, say=progress.say, pause=pause)
-    transfer = Transfer(
-        parts,
-        source_pool,
-        progress=progress,
-        require_lease=lease.require,
-        stop_event=stop_event,
-        streams=streams,
-    )
-    require_space(request.directory, transfer.missing_bytes)
+    missing = [part.file.size - part.bytes_on_disk for part in parts]
+    require_space(request.directory, sum(missing))
     if request.native_xet:
         from stager.xet import fetch_whole_files  # only here, for the time that it takes to import
 
         fetch_whole_files(tree, listing, making, say=progress.say, stop_event=stop_event)
+    streams = StreamCount(fixed=request.streams)
+    processes = _processes(request, listing, missing, sharing)
+    if processes > 1:
+        from stager.workers import Workers  # only here, for the time that it takes to import
+
+        fetching: Transfer | Workers = Workers(
+            request, listing, lease, processes=processes, streams=streams, progress=progress, stop_event=stop_event
+        )
+    else:
+        fetching = new_transfer(
+            request,
+            listing,
+            parts,
+            streams=streams,
+            progress=progress,
+            require_lease=lease.require,
+            stop_event=stop_event,
+            sharing=sharing,
+        )
     try:
-        finished = [part.finished for part in transfer.run()]
+        finished = fetching.run()
     finally:
-        if not transfer.stop_writing():
+        if not fetching.stop_writing():
             lease.leave()
     unless_stopped(stop_event, lambda: making.clear(listing.files))
-    unless_stopped(stop_event, lambda: write_manifest(tree, listing, finished, source_pool.used))
+    unless_stopped(stop_event, lambda: write_manifest(tree, listing, finished, fetching.sources_used))
     progress.say(progress.summary(len(finished)))
+
+
+def _processes(request: StageRequest, listing: Listing, missing: Sequence[int], sharing: Sharing | None) -> int:
+    """How many processes fetch; in a fleet one, which serves and reads."""
+    if sharing:
+        return 1
+    count = request.processes or process_count(missing, cores=usable_cores(), memory=memory_bytes())
+    return min(count, len(listing.files), request.streams or count)

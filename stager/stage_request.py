@@ -15,6 +15,7 @@ from stager.source_name import HUB
 
 DEFAULT_STALL_SECONDS = 30.0
 FLEET_SECRET = "STAGER_FLEET_SECRET"  # noqa: S105 - the name of the variable, not a secret
+MOST_PROCESSES = 8
 PEER_TIMEOUT_SECONDS = 60.0
 """After this time without answer or progress, a node loses its files to the others."""
 
@@ -62,6 +63,8 @@ class StageRequest:
     user: str | None = None
     streams: int | None = None
     """Unset: found from the rate."""
+    processes: int | None = None
+    """Unset: by the cores, the memory, and what is missing."""
     stall_seconds: float = DEFAULT_STALL_SECONDS
     lease_seconds: float = LEASE_SECONDS
     fleet: Membership | None = None

@@ -1,14 +1,15 @@
 """How many connections a transfer uses at once: few at first, more while the rate grows, within the memory.
 
 One connection over a long line carries 10 to 100 MB/s, so only several fill the line. On a short line or a slow
-machine, more connections cost CPU time and gain nothing. So the number doubles while the rate grows, then returns to
-the number with the best rate. Trials with more follow now and then, since a line changes.
+machine, more connections cost CPU time and gain nothing. So the number doubles while the rate grows with it, then stays
+or returns to the half. Trials with more follow now and then, since a line changes.
 """
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Protocol
 
 FIRST_STREAMS = 8
 MOST_STREAMS = 256
@@ -20,17 +21,34 @@ MEMORY_SHARE = 8
 STREAM_BYTES = 2 * 1024 * 1024
 
 TICK_SECONDS = 0.3
-GROWTH = 1.15
+GROWTH = 1.4
+"""Twice as many streams have to carry so many times the bytes to be doubled again."""
+WORTH = 1.1
+"""Twice as many streams have to carry so many times the bytes to be kept."""
 TICKS_WITHOUT_GROWTH = 3
 FIRST_TRIAL_TICKS = 10
 MOST_TRIAL_TICKS = 160
 """The first trial comes soon, since a busy machine looks like a full line; later ones are rarer."""
 TRIAL_TICKS = 5
-WORTH = 1.05
 
 # https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files, and the same of version 1.
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _MEMORY = Path("/proc/meminfo")
+
+
+class Streams(Protocol):
+    """How many streams a transfer may use."""
+
+    @property
+    def most(self) -> int:
+        """At any moment."""
+
+    @property
+    def allowed(self) -> int:
+        """At this moment."""
+
+    def tick(self, bytes_per_second: float, *, all_busy: bool) -> None:
+        """Take the rate since the last call, and whether all allowed streams were busy."""
 
 
 class StreamCount:
@@ -42,7 +60,8 @@ class StreamCount:
     def __init__(self, *, fixed: int | None = None, most: int | None = None) -> None:
         self.most = fixed or min(MOST_FOUND_STREAMS, most or streams_in_memory(memory_bytes()))
         self.allowed = fixed or min(FIRST_STREAMS, self.most)
-        self._best_rate = 0.0
+        self._rate_of_half = 0.0
+        self._rate = 0.0
         self._best = self.allowed
         self._without_growth = 0
         self._growing = self.allowed < self.most
@@ -59,12 +78,15 @@ class StreamCount:
             self._try_more(bytes_per_second)
 
     def _grow(self, rate: float) -> None:
-        if rate > self._best_rate * GROWTH:
-            self._best_rate, self._best, self._without_growth = rate, self.allowed, 0
-            self.allowed = min(2 * self.allowed, self.most)
+        self._rate = max(self._rate, rate)
+        if self.allowed < self.most and self._rate > self._rate_of_half * GROWTH:
+            self._rate_of_half, self._rate, self._without_growth = self._rate, 0.0, 0
+            self._best, self.allowed = self.allowed, min(2 * self.allowed, self.most)
             return
         self._without_growth += 1
         if self._without_growth >= TICKS_WITHOUT_GROWTH:
+            if self._rate > self._rate_of_half * WORTH:
+                self._best = self.allowed
             self.allowed, self._growing = self._best, False
 
     def _try_more(self, rate: float) -> None:

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from stager.best_rate import BestRate
-from stager.errors import StagerError, Stopped
+from stager.errors import FilesFailed, Stopped
 from stager.jobs import LEAST_BLOCK_BYTES, Job, Jobs, State
+from stager.manifest import Expected
 from stager.part import SMALL_BYTES, Part
 from stager.progress import Progress
 from stager.source_pool import SourcePool, Unobtainable
 from stager.stopping import STOPPED
-from stager.streams import TICK_SECONDS, StreamCount
+from stager.streams import TICK_SECONDS, Streams
 from stager.volume import volume_error
 
 GRACE_SECONDS = 1.0
@@ -48,7 +49,7 @@ class Transfer:
         progress: Progress,
         require_lease: Callable[[], None],
         stop_event: threading.Event,
-        streams: StreamCount,
+        streams: Streams,
     ) -> None:
         self._jobs = Jobs(parts)
         self._source_pool = source_pool
@@ -65,17 +66,17 @@ class Transfer:
         progress.total = sum(part.file.size for part in parts)
 
     @property
-    def missing_bytes(self) -> int:
-        """The bytes that the volume lacks until all files are there."""
-        return sum(job.file.size - job.part.bytes_on_disk for job in self._jobs.all)
+    def sources_used(self) -> list[str]:
+        """The names of the sources that the files came from."""
+        return self._source_pool.used
 
     def stop_writing(self) -> bool:
         """Allow no further write. False: a stream is still in one, which cannot be interrupted."""
         still_writing = [job for job in self._jobs.all if not job.part.stop_writing()]
         return not still_writing
 
-    def run(self) -> list[Part]:
-        """Fetch and verify all files; raises `StagerError` with every file that failed."""
+    def run(self) -> list[Expected]:
+        """Fetch and verify all files; raises `FilesFailed` with every file that failed."""
         threading.Thread(target=self._flush, name="flush", daemon=True).start()
         self._run_streams()
         deadline = time.monotonic() + GRACE_SECONDS
@@ -86,9 +87,8 @@ class Transfer:
         if self._stop_event.is_set():
             raise Stopped(STOPPED)
         if self._failures:
-            raise StagerError("; ".join(f"{path}: {reason}" for path, reason in sorted(self._failures.items())))
-
-        return [job.part for job in self._jobs.all]
+            raise FilesFailed(self._failures)
+        return [job.part.finished for job in self._jobs.all]
 
     def _run_streams(self) -> None:
         """Run as many streams as allowed, until all files or the run have ended."""

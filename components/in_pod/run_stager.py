@@ -49,6 +49,8 @@ class ArchiveImporter(MetaPathFinder, ExecutionLoader):
         return "__init__.py" if self.is_package(fullname) else fullname.removeprefix(f"{_PACKAGE}.") + ".py"
 
 
-if __name__ == "__main__":
+# A worker process of the stager imports this file under the second name.
+if __name__ in ("__main__", "__mp_main__"):
     sys.meta_path.insert(0, ArchiveImporter(ARCHIVE))
+if __name__ == "__main__":
     import_module(f"{_PACKAGE}.__main__").run()
