@@ -22,6 +22,7 @@ from stager.part import Part
 from stager.parts import Parts
 from stager.progress import Progress
 from stager.stage_request import StageRequest
+from stager.streams import Streams
 from stager.tree import Tree
 from stager.volume import volume_error
 
@@ -70,22 +71,28 @@ class Result:
 class _Parent:
     """The connection to the parent, for all threads of this process."""
 
-    def __init__(self, connection: Connection, permit: Permit) -> None:
-        self.permit = permit
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self.receive()
 
     def send(self, message: str | Report | Result | StagerError) -> None:
         with self._lock:
             self._connection.send(message)
 
-    def listen(self) -> None:
-        """Take permits as they come; end this process once the parent has ended."""
+    def receive(self) -> None:
+        """Wait for a permit and take the newest; ends this process once the parent has ended."""
         try:
-            while True:
+            self.permit: Permit = self._connection.recv()
+            while self._connection.poll():
                 self.permit = self._connection.recv()
         except (EOFError, OSError):
             os._exit(1)
+
+    def listen(self) -> None:
+        """Take permits as they come."""
+        while True:
+            self.receive()
 
 
 class _Progress(Progress):
@@ -117,11 +124,11 @@ class _Streams:
         self.all_busy = all_busy
 
 
-def work(order: Order, permit: Permit, connection: Connection) -> None:
+def work(order: Order, connection: Connection) -> None:
     """Fetch the files of `order`; sends lines to say, each `Report`, and at the end a `Result` or an error."""
     for number in (signal.SIGTERM, signal.SIGINT):  # they are the parent's to hear
         signal.signal(number, signal.SIG_IGN)
-    parent = _Parent(connection, permit)
+    parent = _Parent(connection)
     threading.Thread(target=parent.listen, name="permits", daemon=True).start()
     progress, streams = _Progress(parent), _Streams(parent, order.most_streams)
     ended = threading.Event()
@@ -136,7 +143,7 @@ def work(order: Order, permit: Permit, connection: Connection) -> None:
     reporter = threading.Thread(target=report_again, name="reports", daemon=True)
     reporter.start()
     try:
-        end: Result | StagerError = _fetch(order, lambda: parent.permit.renewed_at, progress, streams)
+        end: Result | StagerError = fetch(order, lambda: parent.permit.renewed_at, progress, streams)
     except StagerError as error:
         end = error
     except OSError as error:
@@ -149,7 +156,8 @@ def work(order: Order, permit: Permit, connection: Connection) -> None:
     os._exit(0)  # a stream that waits for its server must not delay the exit
 
 
-def _fetch(order: Order, renewed_at: Callable[[], float], progress: Progress, streams: _Streams) -> Result:
+def fetch(order: Order, renewed_at: Callable[[], float], progress: Progress, streams: Streams) -> Result:
+    """Fetch the files of `order`, as long as `renewed_at` gives a recent moment; raises as `Transfer.run`."""
     request, listing = order.request, order.listing
 
     def require_lease() -> None:

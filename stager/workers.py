@@ -19,7 +19,7 @@ from dataclasses import replace
 from multiprocessing.connection import wait
 
 from stager.errors import FilesFailed, StagerError, Stopped, Unanswered
-from stager.lease import Lease
+from stager.lease import BUMPS_PER_LEASE, Lease
 from stager.listing import Listing
 from stager.manifest import Expected
 from stager.processes import shares
@@ -30,15 +30,17 @@ from stager.streams import TICK_SECONDS, StreamCount
 from stager.worker import REPORT_SECONDS, Order, Permit, Report, Result, work
 
 KILL_SECONDS = 0.4
+SILENCE_SECONDS = 60.0
+PERMITS_PER_LEASE = 4 * BUMPS_PER_LEASE
 
 
 class Worker:
     """A worker process, as its parent sees it."""
 
-    def __init__(self, order: Order, permit: Permit) -> None:
+    def __init__(self, order: Order) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(order, permit, theirs), daemon=True)
+        self.process = context.Process(target=work, args=(order, theirs), daemon=True)
         try:
             self.process.start()
         except OSError as error:
@@ -46,8 +48,13 @@ class Worker:
         finally:
             theirs.close()
         self.report = Report()
-        self.heard = time.monotonic()
         self.result: Result | None = None
+        self._heard = time.monotonic()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the worker should have reported long ago; it may be stopped."""
+        return self.result is None and time.monotonic() - self._heard > SILENCE_SECONDS
 
     def permit(self, permit: Permit) -> None:
         """Let the worker go on."""
@@ -60,7 +67,7 @@ class Worker:
             message = self.connection.recv()
         except (EOFError, OSError):
             raise self._failure() from None
-        self.heard = time.monotonic()
+        self._heard = time.monotonic()
         match message:
             case str():
                 progress.say(message)
@@ -104,11 +111,12 @@ class Workers:
         stop_event: threading.Event,
     ) -> None:
         self._lease = lease
-        self._lease_seconds = request.lease_seconds
+        self._pause = min(REPORT_SECONDS, request.lease_seconds / PERMITS_PER_LEASE)
         self._streams = streams
         self._progress = progress
         self._stop_event = stop_event
-        root = os.fstat(lease.tree.root)
+        tree = lease.tree
+        root = os.fstat(tree.root)
         self._orders = [
             Order(request, replace(listing, files=share), lease.number, (root.st_dev, root.st_ino), self._streams.most)
             for share in shares(listing.files, processes)
@@ -119,22 +127,17 @@ class Workers:
 
     def run(self) -> list[Expected]:
         """As `Transfer.run`."""
-        for order, streams in zip(self._orders, self._streams_of_each(len(self._orders)), strict=True):
-            self._workers.append(Worker(order, Permit(self._lease.renewed_at, streams)))
-        pause = min(REPORT_SECONDS, self._lease_seconds / 12)
+        for order in self._orders:
+            self._workers.append(Worker(order))
         while working := [worker for worker in self._workers if worker.result is None]:
-            for ready in wait([worker.connection for worker in working], pause):
-                next(worker for worker in working if worker.connection is ready).receive(self._progress)
             if self._stop_event.is_set():
                 raise Stopped(STOPPED)
-            self._require_signs_of_life(working)
             self._tick(working)
+            for ready in wait([worker.connection for worker in working], self._pause):
+                next(worker for worker in working if worker.connection is ready).receive(self._progress)
+            if any(worker.is_silent for worker in working):
+                raise Unanswered(f"a worker process gave no sign of life for {SILENCE_SECONDS:.0f} s")
         return self._finished()
-
-    def _require_signs_of_life(self, working: Sequence[Worker]) -> None:
-        now = time.monotonic()
-        if any(worker.result is None and now - worker.heard > self._lease_seconds for worker in working):
-            raise Unanswered(f"a worker process gave no sign of life for {self._lease_seconds:g} s")
 
     def _tick(self, working: Sequence[Worker]) -> None:
         now, fetched = time.monotonic(), self._progress.fetched

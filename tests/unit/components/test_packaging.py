@@ -2,6 +2,8 @@
 
 import ast
 import base64
+import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +60,25 @@ def test_stage_imports_its_clients_only_after_it_knows_that_it_needs_them(mounte
     staged = python(mounted / "run_stager.py", "stage", *words)
     assert (staged.returncode, "already staged" in staged.stderr + staged.stdout) == (1, False)
     assert "No module named 'urllib3'" in staged.stderr
+
+
+def test_worker_processes_run_from_the_archive_too(mounted: Path, tmp_path: Path) -> None:
+    contents = {"model-00001-of-00002.safetensors": b"one", "model-00002-of-00002.safetensors": b"two"}
+    write_staged_tree(tmp_path / "share", contents)
+    files = [
+        {"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in contents.items()
+    ]
+    head = {"version": 1, "repository": "acme/tiny", "revision": "a" * 40, "commit": "a" * 40}
+    (tmp_path / "lock.json").write_text(json.dumps({**head, "files": files, "total_bytes": 6}))
+    words = ["--directory", tmp_path / "tree", "--repository", "acme/tiny", "--revision", "a" * 40, "--processes", "2"]
+    words += ["--lock", tmp_path / "lock.json", "--source", f"{tmp_path}/share/{{path}}"]
+    words += ["--termination-log", tmp_path / "log"]
+    command = [sys.executable, "-I", mounted / "run_stager.py", "stage", *words]
+    staged = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    assert staged.returncode == 0, staged.stderr
+    assert "staged 2 files, 6 bytes" in staged.stderr
+    assert (tmp_path / "tree/model-00002-of-00002.safetensors").read_bytes() == b"two"
 
 
 def test_a_traceback_names_file_and_line_of_the_module(mounted: Path, tmp_path: Path) -> None:
