@@ -30,7 +30,7 @@ class ForkedStager:
     def __init__(self, arguments: Sequence[str], log: Path) -> None:
         self._log = log
         log.unlink(missing_ok=True)
-        self._process = _FORK.Process(target=_run, args=(arguments, log), daemon=True)
+        self._process = _FORK.Process(target=_run, args=(arguments, log))
         self._process.start()
 
     def send_signal(self, number: int) -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 
 import stager.__main__
 import stager.command_line
@@ -17,6 +18,8 @@ import stager.ranges
 import stager.retry
 import stager.source
 import stager.stage
+import stager.worker
+import stager.workers
 from stager.content_hash import Buffer
 
 RECEIVED = "bytes received: "
@@ -50,10 +53,17 @@ class CountingPart(stager.part.Part):
         super().write(offset, content)
 
 
+def small_work(order: stager.worker.Order, connection: Connection) -> None:
+    """Does what a worker process does, with small blocks. It does not count bytes."""
+    shrink()
+    stager.worker.work(order, connection)
+
+
 def run(arguments: Sequence[str]) -> None:
     """Runs the stager's command line, and ends this process."""
     shrink()
     vars(stager.stage)["Part"] = CountingPart
+    vars(stager.workers)["work"] = small_work
     status = stager.__main__.main(arguments)
     print(f"{RECEIVED}{CountingPart.received}", file=sys.stderr, flush=True)
     os._exit(status)

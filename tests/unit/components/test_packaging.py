@@ -71,10 +71,10 @@ def test_worker_processes_run_from_the_archive_too(mounted: Path, tmp_path: Path
     ]
     head = {"version": 1, "repository": "acme/tiny", "revision": "a" * 40, "commit": "a" * 40}
     (tmp_path / "lock.json").write_text(json.dumps({**head, "files": files, "total_bytes": 6}))
-    words = ["--directory", tmp_path / "tree", "--repository", "acme/tiny", "--revision", "a" * 40, "--processes", "2"]
-    words += ["--lock", tmp_path / "lock.json", "--source", f"{tmp_path}/share/{{path}}"]
-    words += ["--termination-log", tmp_path / "log"]
-    command = [sys.executable, "-I", mounted / "run_stager.py", "stage", *words]
+    command: list[str | Path] = [sys.executable, "-I", mounted / "run_stager.py", "stage", "--processes", "2"]
+    command += ["--directory", tmp_path / "tree", "--repository", "acme/tiny", "--revision", "a" * 40]
+    command += ["--lock", tmp_path / "lock.json", "--source", f"{tmp_path}/share/{{path}}"]
+    command += ["--termination-log", tmp_path / "log"]
     staged = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
     assert staged.returncode == 0, staged.stderr
     assert "staged 2 files, 6 bytes" in staged.stderr
