@@ -89,8 +89,7 @@ class Worker:
         return StagerError(f"a worker process ended with status {status}, for the reason above")
 
     def end(self) -> bool:
-        """Kill the process, unless it has ended. False: it still runs, inside a write that cannot be interrupted."""
-        self.process.kill()
+        """End a killed process. False: it still runs, inside a write that cannot be interrupted."""
         self.process.join(KILL_SECONDS)
         self.connection.close()
         return self.process.exitcode is not None
@@ -166,5 +165,7 @@ class Workers:
 
     def stop_writing(self) -> bool:
         """As `Transfer.stop_writing`."""
+        for worker in self._workers:
+            worker.process.kill()
         ended = [worker.end() for worker in self._workers]
         return all(ended)

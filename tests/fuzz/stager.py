@@ -251,6 +251,14 @@ def choose_sources(world: World, this: Round) -> list[str | Path]:
     return options
 
 
+def choose_processes(this: Round) -> list[str]:
+    """Returns the option for worker processes in one of five runs; to start them takes longer than to stage."""
+    if this.chance.random() < 0.8:
+        return []
+    this.note("two processes")
+    return ["--processes", "2"]
+
+
 def end_at_random(stager: ForkedStager, this: Round) -> None:
     """Lets the stager run, stops it for some time, or ends it with a signal, at a random time."""
     ending = this.chance.choice(["run", "kill", "kill", "kill", "stop", "freeze"])
@@ -336,7 +344,7 @@ def play(world: World, this: Round) -> None:
             fault = random_fault(this.chance)
             world.hub.fault(**fault)
             this.note(f"fault: {fault}")
-        options = choose_sources(world, this)
+        options = [*choose_sources(world, this), *choose_processes(this)]
         pruning = [world.start_pruning()] if this.chance.random() < 0.25 else []
         stagers = [world.start(*options) for _ in range(this.chance.choice([1, 1, 1, 2]))]
         if this.chance.random() < 0.15:
