@@ -108,10 +108,14 @@ def _usage_if_ended(process: subprocess.Popen[bytes]) -> resource.struct_rusage 
     return usage
 
 
-def _peak_kib(pid: int) -> int:
-    """Returns a process's peak memory. A child's `ru_maxrss` would start with that of this program."""
-    match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(match[1]) if match else 0
+def _resident_kib(pid: int) -> int:
+    """Returns the resident memory of a process and its children at this moment."""
+    try:
+        match = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return 0
+    return (int(match[1]) if match else 0) + sum(_resident_kib(int(child)) for child in " ".join(lists).split())
 
 
 def measure(command: Sequence[str | Path], environment: Mapping[str, str], server: Server | None, to: Path) -> Run:
@@ -128,7 +132,7 @@ def measure(command: Sequence[str | Path], environment: Mapping[str, str], serve
         )
         peak_kib = 0
         while (usage := _usage_if_ended(process)) is None:
-            peak_kib = max(peak_kib, _peak_kib(process.pid))
+            peak_kib = max(peak_kib, _resident_kib(process.pid))
             time.sleep(POLL_SECONDS)
         if process.returncode:
             output.seek(0)

@@ -100,7 +100,8 @@ def _reasons(release: Release, updates: Sequence[Update], outputs: Mapping[str, 
         yield f"{source} was destroyed, {_at(last)}"
         return
     if not last.succeeded:
-        yield f"the last update of {source} {last.result.replace('-', ' ')}, {_at(last)}"
+        how = "failed" if last.result == "failed" else f"is {last.result.replace('-', ' ')}"
+        yield f"the last update of {source} {how}, {_at(last)}"
     differences = list(_differences(release, last, outputs))
     yield from differences
     if not last.commit:
