@@ -1,4 +1,4 @@
-"""The best rate of any connection in the last seconds, to find connections that are far slower than the others.
+"""The best rate of any connection in the last half minute or minute, to find connections that are far slower than the others.
 
 It forgets: after the only fast source has died, the connections of a slow one are as fast as can be, and replacing them
 gains nothing.
@@ -7,7 +7,8 @@ gains nothing.
 from __future__ import annotations
 
 STRAGGLER_RATIO = 20
-PERIOD_SECONDS = 10.0
+PERIOD_SECONDS = 30.0
+"""Long beside the time after which a connection is judged, since the fast ones may end long before it."""
 
 
 class BestRate:

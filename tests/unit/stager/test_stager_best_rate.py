@@ -1,6 +1,7 @@
 """A connection is slow only beside others that are fast now."""
 
 from stager.best_rate import PERIOD_SECONDS, STRAGGLER_RATIO, BestRate
+from stager.transfer import LAP_SECONDS
 
 FAST, SLOW = 100e6, 100e6 / STRAGGLER_RATIO - 1
 
@@ -12,6 +13,13 @@ def test_a_connection_far_below_the_best_is_a_straggler() -> None:
     assert rates.is_straggler(SLOW, now=1)
     assert not rates.is_straggler(FAST / STRAGGLER_RATIO, now=1)
     assert rates.is_straggler(SLOW, now=PERIOD_SECONDS), "a fast block that ended a moment ago counts"
+
+
+def test_what_was_fast_counts_when_a_connection_is_judged_whenever_it_began() -> None:
+    for now in range(60):
+        rates = BestRate()
+        rates.note(FAST, now=now)
+        assert rates.is_straggler(SLOW, now=now + 2 * LAP_SECONDS)
 
 
 def test_the_rate_of_a_source_that_died_is_forgotten() -> None:
