@@ -1,4 +1,4 @@
-"""The best rate of any connection in the last half minute or minute, to find connections that are far slower than the others.
+"""The best rate of any connection in the last minute, to find connections that are far slower than the others.
 
 It forgets: after the only fast source has died, the connections of a slow one are as fast as can be, and replacing them
 gains nothing.

@@ -89,7 +89,7 @@ DIRTY: dict[str, Any] = {"is_clean": False}
         ([up(48, commit="", **DIRTY)], ["outside of a git checkout"]),
         ([up(2)], ["has run it for 2.0 h: expected 24h"]),
         ([up(1, result="failed"), up(48)], ["the last update of h200-staging failed", "has run it for"]),
-        ([up(1, result="in-progress"), up(48)], ["the last update of staging is in progress", "has run it for"]),
+        ([up(1, result="in-progress"), up(48)], ["the last update of h200-staging is in progress", "has run it for"]),
         ([up(48, OTHER)], ["runs another release: model.revision differ"]),
         ([up(48, OTHER, **DIRTY)], ["another release: model.revision", "uncommitted changes"]),
         ([up(1, OTHER), up(48)], ["another release: model.revision"]),
