@@ -77,8 +77,11 @@ class _Parent:
         self.receive()
 
     def send(self, message: str | Report | Result | StagerError) -> None:
-        with self._lock:
-            self._connection.send(message)
+        try:
+            with self._lock:
+                self._connection.send(message)
+        except OSError:  # the parent has ended
+            os._exit(1)
 
     def receive(self) -> None:
         """Wait for a permit and take the newest; ends this process once the parent has ended."""

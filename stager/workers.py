@@ -126,6 +126,7 @@ class Workers:
 
     def run(self) -> list[Expected]:
         """As `Transfer.run`."""
+        self._progress.say(f"fetching with {len(self._orders)} processes")
         for order in self._orders:
             self._workers.append(Worker(order))
         while working := [worker for worker in self._workers if worker.result is None]:

@@ -42,6 +42,7 @@ def is_running(process: int) -> bool:
 def test_two_processes_fetch_each_byte_once(stage: RunStager, hub: HubClient, tmp_path: Path) -> None:
     ended = stage(*TWO)
     assert ended.status == 0, ended.log
+    assert "fetching with 2 processes" in ended.log
     assert ended.log.count("hash is right") == 2, "what workers say is said"
     assert "100% re-used" not in ended.log
     assert 2 * SHARD < hub.bytes_sent() < 2 * SHARD + 1000
