@@ -1,15 +1,18 @@
 """Promotion's edit on random layouts: comments, blank lines, columns, kinds of lists and line ends."""
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.errors import StackError
 from config.stack.edit import with_keys_of
 
 RELEASE, PLACE = ("image", "version", "extra_args", "environment"), ("cpus", "memory", "replicas")
 PATHS = tuple(f"engine.{key}" for key in RELEASE)
 SCALARS = ("plain", '"quoted: # no comment"', "'single'", "580", '"580"', "a#b", "null", "")
-FILLERS = ("", "# a comment", "      # far to the right", "# looks: like a key", "#")
+FAR_RIGHT = "      # far to the right"
+FILLERS = ("", "# a comment", FAR_RIGHT, "# looks: like a key", "#")
 
 
 @st.composite
@@ -42,12 +45,18 @@ def stack(draw: st.DrawFn) -> tuple[str, list[str]]:
     keys = draw(st.permutations([*draw(st.sets(st.sampled_from(RELEASE))), *PLACE]))
     lines = ["# head", "config:", f"{' ' * column}other:key: value", f"{' ' * column}heavylift:engine: # the engine"]
     kept = list(lines)
+    text_before, removed_before = False, False
     for number, key in enumerate(keys):
-        fillers = draw(st.lists(st.sampled_from(FILLERS), max_size=2))
+        # A comment would join a block of text once the keys between them go: that is refused.
+        possible = [filler for filler in FILLERS if filler != FAR_RIGHT or not (text_before and removed_before)]
+        fillers = draw(st.lists(st.sampled_from(possible), max_size=2))
         marked = [f"{filler} {number}" if filler else "" for filler in fillers]
         written = draw(entry(key, inner))
         lines += [*marked, *written]
         kept += [*filter(None, marked), *(filter(None, written) if key in PLACE else ())]
+        removed_before = key in RELEASE
+        if key in PLACE:
+            text_before = written[0].endswith("|")
     after = [f"{' ' * column}heavylift:model: # the model", f"{' ' * inner}revision: main", "# tail"]
     line_end = draw(st.sampled_from(("\n", "\r\n")))
     last = draw(st.sampled_from((line_end, "")))
@@ -57,6 +66,13 @@ def stack(draw: st.DrawFn) -> tuple[str, list[str]]:
 def is_in_order(wanted: list[str], lines: list[str]) -> bool:
     remaining = iter(lines)
     return all(line in remaining for line in wanted)
+
+
+def test_a_comment_that_would_join_a_block_of_text_is_refused() -> None:
+    text = "config:\n heavylift:engine:\n  cpus: |\n   first\n  image: plain\n      # far to the right\n  memory: 1\n"
+    source = "config:\n heavylift:engine:\n  cpus: 1\n  memory: 1\n"
+    with pytest.raises(StackError, match=r"heavylift:engine\.image: .* blocks of text; change it by hand"):
+        with_keys_of(text, source, PATHS)
 
 
 @settings(deadline=None, max_examples=60)
