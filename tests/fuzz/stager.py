@@ -153,23 +153,28 @@ class World:
         path = self.tree / name
         return path.is_file() and not path.is_symlink() and path.read_bytes() == self.truth[name]
 
-    def kept(self, name: str) -> int:
-        """Returns the length of the prefix that the next stager can know to be right, by its checkpoints."""
+    def to_fetch(self, name: str) -> int:
+        """Returns the bytes that the next stager has to fetch; a wrong prefix shows at the end, then all is fetched."""
         truth = self.truth[name]
         if self.is_right(name):
-            return len(truth)
+            return 0
         key = hashlib.sha256(name.encode()).hexdigest()[:32]
         parts = sorted(self.tree.glob(f".heavylift/parts/*/{key}"), key=lambda path: int(path.parent.name))
-        notes = parts[-1].with_name(key + NOTES_SUFFIX) if parts else None
-        if notes is None or not notes.exists():
-            return 0
-        content, length = parts[-1].read_bytes(), 0
-        for line in notes.read_text().splitlines()[1:]:
-            offset, sha256 = json.loads(line)
-            if content[:offset] != truth[:offset] or hashlib.sha256(truth[:offset]).hexdigest() != sha256:
-                break
-            length = offset
-        return length
+        prefix = verified_prefix(parts[-1]) if parts else b""
+        return len(truth) - len(prefix) + (0 if truth.startswith(prefix) else len(truth))
+
+
+def verified_prefix(part: Path) -> bytes:
+    """Returns the bytes of an incomplete file up to its last checkpoint that agrees with them."""
+    notes, content, length = part.with_name(part.name + NOTES_SUFFIX), part.read_bytes(), 0
+    if not notes.exists():
+        return b""
+    for line in notes.read_text().splitlines()[1:]:
+        offset, sha256 = json.loads(line)
+        if len(content) < offset or hashlib.sha256(content[:offset]).hexdigest() != sha256:
+            break
+        length = offset
+    return content[:length]
 
 
 def random_fault(chance: random.Random) -> dict[str, Any]:
@@ -321,9 +326,7 @@ def require_completion(world: World, this: Round) -> None:
     world.hub.clear_faults()
     if this.links_planted:
         remove_links(world.tree)
-    missing = (
-        sum(len(content) - world.kept(name) for name, content in world.truth.items()) if this.checkpoints_hold else 0
-    )
+    missing = sum(map(world.to_fetch, world.truth)) if this.checkpoints_hold else 0
     status, attempts, received = UNANSWERED, 0, 0
     while status == UNANSWERED and attempts < MOST_ATTEMPTS:
         status = finish(world.start(), this)
